@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.python.bounded_cache import give_back
 from ..audio.read import audio_of
 from ..recognize.formats import FORMATS
 from ..recognize.model import Model
@@ -40,6 +41,9 @@ Result = TypeVar("Result")
 _HEARTBEAT = 30.0  # seconds from one ping to the next; who answers none is gone
 _CLOSING = 10.0  # seconds that the end of a stream is waited for
 _LINGERING = 1.0  # seconds for the rest of a request that is refused, and after the end
+_TRIMMED = 50
+"""Streams after whose end free memory is given back: else the C library keeps it for the threads of
+lanes, some MB a stream."""
 _PIECE = 0.5  # seconds of a recording that one piece of work takes
 _FORMS = {
     "json": "application/json",
@@ -113,7 +117,7 @@ class Server:
         self.model = model
         self.options = options or ServerOptions()
         self.lanes = Lanes(model.network, cores=cores, most=self.options.batch)
-        self._open = 0
+        self._open = self._closed = 0
         self._held = 0  # bytes of recordings
         self._end: asyncio.Future[None]
         self._empty = asyncio.Event()  # nothing is open, and the server ends
@@ -244,6 +248,9 @@ class Server:
         finally:
             self._open -= 1
             self.metrics.add("streams", kind, -1)
+            self._closed += 1
+            if self._closed % _TRIMMED == 0 and not self._end.done():
+                self.lanes.submit(give_back)
             if self._end.done() and not self._open:
                 self._empty.set()
 

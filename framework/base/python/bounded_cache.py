@@ -230,9 +230,7 @@ class _IdleValues:
         self._dropped += nbytes
         if self._dropped > _TRIMMED:
             self._dropped = 0
-            trim = _malloc_trim()
-            if trim is not None:
-                trim(0)
+            give_back()
 
     def remove(self, charges: Iterable[_Charge]) -> None:
         """Count values no more."""
@@ -240,6 +238,13 @@ class _IdleValues:
             for charge in list(charges):
                 if self._charges.pop(charge, self) is None:
                     self.nbytes -= charge.nbytes
+
+
+def give_back() -> None:
+    """Let the C library give memory that is free back to the system, where it can."""
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
 
 
 @functools.cache
