@@ -11,7 +11,7 @@ import hashlib
 import logging
 import re
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -200,7 +200,7 @@ class Server:
     async def _answered(
         self,
         request: web.Request,
-        handler: Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]],
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
         """Answers what is wrong as JSON."""
         if (timer := self.silent.pop(request.protocol, None)) is not None:
