@@ -193,9 +193,8 @@ def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silence: str) ->
     assert both.used - contexts.seen
     whole = both.with_header_of(first)
     check_intervals(whole)
-    # A label stands where the word parts from others; roam is spelled as rome, to its end.
-    steps = {word: set((whole.ilabel[whole.olabel == labels[word]] > 0).tolist()) for word in NEW}
-    assert steps == {"home": {True}, "rome": {False}, "hem": {True}}
+    # Labels stand where words part from others: on transitions, none of them at an end.
+    assert whole.ilabel[np.isin(whole.olabel, list(labels.values()))].all()
     writer = Writer(header=False)
     write_fst(whole, writer, whole.header.kind)
     Path("HCLr.fst").write_bytes(writer.getvalue())
