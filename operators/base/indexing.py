@@ -15,6 +15,7 @@ from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from .row_adder import row_adder
 
+_NO_ID = -(1 << 63)
 _CHUNK = 1 << 15  # elements of a chunk's index, so that it stays in the second-level cache
 
 
@@ -44,7 +45,8 @@ def id_check(k: KernelArgs, slot: str, bound: int, *, counted: Any = None) -> Ca
 
     if not ids.size:
         return nothing
-    return check if k.xp is np else noted(k, slot, explain, least, bound)
+    # CuPy takes nothing of an empty axis.
+    return check if k.xp is np or not bound else noted(k, slot, explain, least, bound)
 
 
 def outside(k: KernelArgs, slot: str, least: int, bound: int) -> Explain:
@@ -68,7 +70,7 @@ KERNEL check_ids(const ID *ids, int64 *note, int64 size, int64 least, int64 boun
 
 
 def noted(
-    k: KernelArgs, slot: str, explain: Explain, least: int, bound: int, never: int = -1
+    k: KernelArgs, slot: str, explain: Explain, least: int, bound: int, never: int = _NO_ID
 ) -> Call:
     """A check of ids by a GPU, which is not asked: ids outside [least, bound), and `never`, are
     found when results are read. Until then CuPy counts them round and round."""
