@@ -229,8 +229,18 @@ def _wrapped(memory: np.ndarray, where: Any) -> Any:
         return where
     sizes = memory.shape[: len(parts)]
     return tuple(
-        np.mod(part, size) if isinstance(part, np.ndarray) and size else part
+        np.mod(part, size, dtype=np.int64) if isinstance(part, np.ndarray) and size else part
         for part, size in zip(parts, sizes, strict=False)
+    )
+
+
+def _is_above(asked: Any, where: Any) -> bool:
+    """Whether an index was counted round, from numbers that are not below 0."""
+    parts = asked if isinstance(asked, tuple) else (asked,)
+    wrapped = where if isinstance(where, tuple) else (where,)
+    return any(
+        isinstance(part, np.ndarray) and bool(((part >= 0) & (part != own)).any())
+        for part, own in zip(parts, wrapped, strict=True)
     )
 
 
@@ -362,7 +372,8 @@ class ndarray:  # noqa: N801  CuPy's name
     def __setitem__(self, index: Any, value: Any) -> None:
         launches.append("setitem")
         memory = memory_of(self)
-        where = _wrapped(memory, _index(index))
+        asked = _index(index)
+        where = _wrapped(memory, asked)
         given = operand("assignment", value)
         parts = where if isinstance(where, tuple) else (where,)
         arrays = [p for p in parts if isinstance(p, np.ndarray)]
@@ -370,7 +381,10 @@ class ndarray:  # noqa: N801  CuPy's name
             memory_copy(memory[where], given)
         elif isinstance(given, np.ndarray):
             no_race("assignment", memory, given, *arrays)
-            if given.size > 1 and all(a.dtype.kind in "iu" for a in arrays):
+            # Of numbers out of range a kernel has taken note: what they write is not read.
+            if _is_above(asked, where) or given.size <= 1:
+                arrays = []
+            if arrays and all(a.dtype.kind in "iu" for a in arrays):
                 places = np.stack(np.broadcast_arrays(*arrays)).reshape(len(arrays), -1)
                 if np.unique(places, axis=1).shape[1] < places.shape[1]:
                     raise RuntimeError("assignment to repeated indices: a GPU would race")
