@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from .matrix_io import format_numbers, parse_numbers
@@ -55,19 +57,14 @@ def dim_of(values: np.ndarray) -> int:
 
 def unpacked(values: np.ndarray) -> np.ndarray:
     """The whole symmetric matrix of each lower triangle: [..., dim, dim]."""
-    return values[..., places(dim_of(values))]
+    return values[..., _places(dim_of(values))]
 
 
-_PLACES: dict[int, np.ndarray] = {}
-
-
-def places(dim: int) -> np.ndarray:
+@cache
+def _places(dim: int) -> np.ndarray:
     """Where each element of a symmetric matrix stands in its lower triangle: int64, [dim, dim]."""
-    table = _PLACES.get(dim)
-    if table is None:
-        rows, columns = np.maximum(*np.indices((dim, dim))), np.minimum(*np.indices((dim, dim)))
-        table = _PLACES[dim] = rows * (rows + 1) // 2 + columns
-    return table
+    rows, columns = np.maximum(*np.indices((dim, dim))), np.minimum(*np.indices((dim, dim)))
+    return rows * (rows + 1) // 2 + columns
 
 
 def packed(matrices: np.ndarray) -> np.ndarray:
