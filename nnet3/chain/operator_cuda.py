@@ -142,8 +142,8 @@ def chain_on_gpu(k: KernelArgs) -> Call | None:
         given = *sums, *map(np.float64, numbers)
         by_blocks(xp, _TEXT, "chain_totals", real, 1, given)()
         beyond = 2.0 * options.out_of_range_regularize if penalize else 0.0
-        scales = weight, 1.0 + options.lwf_den_scale, beyond, options.lwf_scale
-        numbers = *scales[:3], options.lwf_scale + options.lwf_den_scale, l2
+        of_posteriors = options.lwf_scale + options.lwf_den_scale
+        numbers = weight, 1.0 + options.lwf_den_scale, beyond, of_posteriors, l2
         arrays = output, every.posterior, posteriors, good, paths, deriv, np.int64(output.size)
         given = *arrays, *map(real, numbers)
         elementwise(xp, _TEXT, "chain_derivative", real, output.size, given)()
