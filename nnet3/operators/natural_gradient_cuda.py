@@ -43,6 +43,10 @@ DEVICE double root_e_of(double d, double sum, double rho, double alpha, int64 co
   return sqrt(1 / (beta / d + 1));
 }
 
+DEVICE double root_c_of(real value, double size, double least_square) {
+  return sqrt(fmax((double)value * size, least_square));
+}
+
 DEVICE double sum_of(const real *d, int64 rank) {
   double own = 0;
   LANES(i, rank) own += d[i];
@@ -98,8 +102,8 @@ KERNEL next_estimate(const real *values, const real *vectors, real *d, real *rho
   }
   SYNC;
   LANES(i, rank) {
-    double c = (double)values[order[i]] * size, root = sqrt(fmax(c, least_square));
-    below += c < least_square;
+    double root = root_c_of(values[order[i]], size, least_square);
+    below += (double)values[order[i]] * size < least_square;
     roots += root;
     largest = fmax(largest, root);
   }
@@ -111,19 +115,19 @@ KERNEL next_estimate(const real *values, const real *vectors, real *d, real *rho
   double rho1 = (trace - roots) / (cols - rank);
   double least = fmax(EPSILON, DELTA * largest), sum1 = 0;
   LANES(i, rank) {
-    double root = sqrt(fmax((double)values[order[i]] * size, least_square));
+    double root = root_c_of(values[order[i]], size, least_square);
     sum1 += fmax(root - rho1, least);
   }
   sum1 = block_sum_double(sum1);
   double rho2 = fmax(rho1, least);
   LANES(i, rank) {
-    double root = sqrt(fmax((double)values[order[i]] * size, least_square));
+    double root = root_c_of(values[order[i]], size, least_square);
     root_e1[i] = root_e_of(fmax(root - rho1, least), sum1, rho2, alpha, cols);
   }
   SYNC;
   LANES(place, rank * rank) {
     int64 i = place / rank, j = place % rank;
-    double root = sqrt(fmax((double)values[order[i]] * size, least_square));
+    double root = root_c_of(values[order[i]], size, least_square);
     double before = root_e_of(d[j], sum, rho0, alpha, cols);
     double value = now * (root_e1[i] / root) * vectors[j * rank + order[i]] / before;
     a[place] = moves ? (real)value : (real)(i == j);
@@ -132,7 +136,7 @@ KERNEL next_estimate(const real *values, const real *vectors, real *d, real *rho
   SYNC;
   if (moves) {
     LANES(i, rank) {
-      double root = sqrt(fmax((double)values[order[i]] * size, least_square));
+      double root = root_c_of(values[order[i]], size, least_square);
       d[i] = (real)fmax(root - rho1, least);
     }
     if (FIRST_LANE) rho[0] = (real)rho2;
