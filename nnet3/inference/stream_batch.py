@@ -70,10 +70,8 @@ class StreamBatch:
     def prepare(self) -> None:
         """Compile the computations of all sizes, which otherwise happens when they are needed."""
         with self._lock:
-            size = 1
-            while size <= self.most:
-                self._sized(size)
-                size *= 2
+            for power in range(self.most.bit_length()):
+                self._sized(1 << power)
 
     def compute(self, chunks: Sequence[StreamChunk]) -> list[np.ndarray]:
         """The output of each chunk, [output frames, outputs]; the states of streams move on.
@@ -94,9 +92,7 @@ class StreamBatch:
         return outputs
 
     def _run(self, chunks: Sequence[StreamChunk]) -> np.ndarray:
-        size = 1
-        while size < len(chunks):
-            size *= 2
+        size = 1 << (len(chunks) - 1).bit_length()
         return self._sized(size).segment(chunks[0].state.segment).run(chunks)
 
     def _sized(self, size: int) -> _Sized:
@@ -123,8 +119,7 @@ class _Sized:
     def __init__(self, computer: LoopedComputer, size: int) -> None:
         self.size = size
         self._computer = computer
-        requests, computation = computer.looped(size)
-        self._inputs = requests
+        self._requests, computation = computer.looped(size)
         net, spans = lower_with_spans(computation)
         if computer.reproducible:
             net = ToFloat64().apply(net)
@@ -148,7 +143,7 @@ class _Sized:
 
     def _ivector_rows(self, number: int) -> int:
         """How many rows of iVectors a stream gives in a segment."""
-        inputs = self._inputs[min(number, len(self._inputs) - 1)].inputs
+        inputs = self._requests[min(number, len(self._requests) - 1)].inputs
         return len(inputs[1].indexes) // self.size if len(inputs) > 1 else 0
 
 
