@@ -76,7 +76,6 @@ def self_repair_kernel(k: KernelArgs) -> Call:
     out = blocks_of(k["out"], width)
     real = grad.dtype.type
     push = real(attrs["scale"] / PROBABILITY)
-
     counted = _counted(count)
 
     def repair() -> None:
@@ -104,6 +103,8 @@ def self_repair_kernel(k: KernelArgs) -> Call:
 
 def _counted(count: Any) -> Callable[[], bool]:
     """Whether rows have been counted; a GPU is asked until it says so."""
+    if isinstance(count, np.ndarray):
+        return lambda: bool(count[0])
     known = False
 
     def counted() -> bool:
@@ -112,7 +113,7 @@ def _counted(count: Any) -> Callable[[], bool]:
         known = known or bool(float(count[0]))
         return known
 
-    return counted if not isinstance(count, np.ndarray) else lambda: bool(count[0])
+    return counted
 
 
 draw_repair = operator(
@@ -159,7 +160,6 @@ def draw_repair_kernel(k: KernelArgs) -> Call:
     repair, repaired, total = k["repair_out"], k["repaired_out"], k["repaired"]
     lower = k.attrs["lower"]
     push = k.attrs["scale"] / PROBABILITY
-
     counted = _counted(count)
 
     def draw() -> None:
