@@ -127,7 +127,7 @@ class _Transitions:
 class DenominatorResult:
     """Log-probability of all sequences, and the posterior of each pdf at each row, [rows, pdfs].
 
-    The numbers are arrays of one element where the outputs are: a GPU is not asked for them.
+    For outputs on a GPU the numbers stay there, as arrays of one element.
 
     Attributes:
         first_frame: sum of the posteriors of the first frame: as many as there are sequences, but
@@ -141,7 +141,7 @@ class DenominatorResult:
 
     @property
     def consistent(self) -> bool:
-        """Whether they are as many; of a GPU this waits for it."""
+        """Whether `first_frame` is near to the number of sequences. This waits for a GPU."""
         gap = 0.0 if self.first_frame is None else float(self.first_frame) - self.sequences
         return abs(gap) <= TOLERANCE  # false for NaN
 

@@ -110,9 +110,10 @@ class Numerator:
 
         Returns:
             For each arc: `weight`, `cell` of the output (-1: none), `source`, `target`, `segment`.
-            `begins` of segments. For each layer its first group, for each group its first arc and
-            its state, and the arcs, group by group: forward, and backward. For each place that
-            posteriors are wanted of its first arc, the arcs place by place, and its cell.
+            For each segment: its first state, `begins`. Forward, and once more backward (`back_`):
+            each layer's first group, `layers`; each group's first arc and its state, `groups` and
+            `states`; the arcs, group by group. For each cell with posteriors: its first arc in
+            `of_place`, `places`; its own number, `cell_of_place`.
         """
         row, pdf = self._cell
         order = np.argsort(self._place, kind="stable")

@@ -53,7 +53,7 @@ class ChainObjective:
 
     Attributes:
         objective: log-probability of the supervision less the log-probability of all paths, times
-        the weight.
+            the weight.
         l2_term: what l2 regularization adds.
         weight: of all frames.
         deriv: with respect to the output, [rows, pdfs]; None if not wanted.

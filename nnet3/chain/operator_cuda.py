@@ -1,7 +1,7 @@
-"""The LF-MMI objective on a GPU, which is not asked for anything (library "cuda").
+"""The LF-MMI objective on a GPU, which the host asks for nothing (library "cuda").
 
-The host makes the lists of the supervision's paths, from the arrays that it was fed; the GPU goes
-through them, and decides what an objective that is no number comes to.
+The host lists the supervision's paths, from the arrays that it was fed. The GPU goes through them,
+and replaces an objective that is not a number.
 """
 
 from __future__ import annotations

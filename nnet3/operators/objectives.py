@@ -137,7 +137,7 @@ def store_sequence(
 
 
 def store_derivatives(k: KernelArgs, weight: float, deriv: Any, xent_deriv: Any | None) -> None:
-    """The same but for the totals; `weight`: of the frames."""
+    """Write the derivatives, and the totals of the cross-entropy; `weight` is of the frames."""
     xp = k.xp
     row_weights = k.get("deriv_weights")
     k["deriv"][...] = deriv
