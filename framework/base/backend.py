@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from .errors import DeviceError
-from .local_rank import local_rank, own_gpu
 from .settings import switch
 from .untrusted.values import shown
 
@@ -39,6 +38,8 @@ class Place:
         cupy = _cupy()
         count = cupy.cuda.runtime.getDeviceCount()
         if self.index >= count:
+            from .local_rank import local_rank  # without a GPU it is not needed
+
             why = f"GPU {self.index} was asked for, but CuPy finds {count}, from 0 on"
             if self.index == local_rank():
                 why += (
@@ -60,7 +61,11 @@ def GPUPlace(index: int | None = None) -> Place:  # noqa: N802
     That is the first one, or where a launcher has started several processes (mpiexec, srun,
     torchrun), the one with the number of the process on its machine.
     """
-    return Place("gpu", own_gpu() if index is None else index)
+    if index is None:
+        from .local_rank import own_gpu  # without a GPU it is not needed
+
+        index = own_gpu()
+    return Place("gpu", index)
 
 
 def default_place() -> Place:

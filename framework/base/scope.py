@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .backend import Place, array_module, copy_into, default_place, to_host, to_place
-from .device_checks import DeviceChecks
 from .dtypes import is_float
 from .errors import DeviceError, ShapeError, VariableError, format_shape, nearest
 from .sequence import Sequences, check_offsets
+
+if TYPE_CHECKING:
+    from .device_checks import DeviceChecks
 
 # One counter for all trees: a frame that remembers a version never fits another scope's.
 _versions = itertools.count(1)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ..base.backend import CPUPlace, Place, to_host
 from ..base.context import OpContext
-from ..base.device_checks import DeviceChecks, Explain
 from ..base.errors import SlotError
 from ..base.scope import Scope
 from ..base.shape import ArraySpec, Levels, OperatorView, Shape
+
+if TYPE_CHECKING:
+    from ..base.device_checks import Explain
 
 Call = Callable[[], Any]
 """Work that is prepared and runs without arguments."""
@@ -193,6 +195,8 @@ class KernelArgs:
         Args:
             what: of the operator's checks this is. explain: makes the message.
         """
+        from ..base.device_checks import DeviceChecks  # without a GPU it is not needed
+
         key = self.op.type, what, *self.op.inputs.items(), *self.op.outputs.items()
         root = self.scope.root
         if root.checks is None:

@@ -18,7 +18,6 @@ from ..operators.objectives import (
 )
 from .arrays import GRAPH, SUPERVISION, graph_of, supervision_of
 from .objective import ChainOptions, chain_objective
-from .operator_cuda import chain_on_gpu
 
 
 def _rule(s: ShapeArgs) -> None:
@@ -109,4 +108,8 @@ def chain_kernel(k: KernelArgs) -> Call:
     return compute
 
 
-chain.kernel(chain_on_gpu, device="gpu", dtypes=(np.float32, np.float64), library="cuda")
+@chain.kernel(device="gpu", dtypes=(np.float32, np.float64), library="cuda")
+def chain_gpu_kernel(k: KernelArgs) -> Call | None:
+    from .operator_cuda import chain_on_gpu  # without a GPU it is not needed
+
+    return chain_on_gpu(k)

@@ -23,7 +23,6 @@ from .natural_gradient import (
     eta_of,
     first_rows,
     is_due,
-    precondition,
 )
 
 _COUNTS = "counts of nnet3.precondition"
@@ -198,7 +197,7 @@ KERNEL rescaled(const real *squares, real *scale, int64 *count) {
 )
 
 
-def _precondition(k: KernelArgs) -> Call | None:
+def precondition(k: KernelArgs) -> Call | None:
     if not len(k["x"]) or not takes(k["w_out"]):
         return None
     return after_copies(k, _Preconditioner(k).run)
@@ -304,6 +303,3 @@ class _Preconditioner:
         self._rho[...] = EPSILON
         for _ in range(self._starts):
             self._start_once()
-
-
-precondition.kernel(_precondition, device="gpu", dtypes=(np.float32, np.float64), library="cuda")

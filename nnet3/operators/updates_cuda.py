@@ -16,7 +16,7 @@ from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying
 from ...operators.collective.ranks import ranks_of
-from .updates import UPDATE_SPEED, apply_change, constrain_orthonormal, max_change, parameter_delta
+from .updates import UPDATE_SPEED
 
 _TEXT = """
 DEVICE int64 part_of(const int64 *ends, int64 i) {
@@ -111,7 +111,6 @@ KERNEL orthonormal_speed(real *gram, const real *wanted, real *speed, int64 rows
   if (FIRST_LANE) speed[0] = stays ? 0 : (real)(-4 * rate / square);
 }
 """
-_FLOATS = (np.float32, np.float64)
 
 
 def _table(k: KernelArgs, columns: Sequence[Sequence[Any]]) -> tuple[Any, Any, int]:
@@ -125,7 +124,7 @@ def _table(k: KernelArgs, columns: Sequence[Sequence[Any]]) -> tuple[Any, Any, i
     return table, k.xp.asarray(ends.astype(np.int64)), int(ends[-1]) if rows else 0
 
 
-def _parameter_delta(k: KernelArgs) -> Call | None:
+def parameter_delta(k: KernelArgs) -> Call | None:
     params, targets = k.list("param"), k.list("delta_out")
     none = [None] * len(params)
     columns = params, k.list("grad") or none, k.list("delta") or none, targets
@@ -140,7 +139,7 @@ def _parameter_delta(k: KernelArgs) -> Call | None:
     return elementwise(k.xp, _TEXT, "parameter_delta", real, size, given)
 
 
-def _max_change(k: KernelArgs) -> Call | None:
+def max_change(k: KernelArgs) -> Call | None:
     xp = k.xp
     deltas, counts = k.list("delta"), k.attrs["arrays"]
     if not deltas or not takes(*deltas):
@@ -159,7 +158,7 @@ def _max_change(k: KernelArgs) -> Call | None:
     )
 
 
-def _apply_change(k: KernelArgs) -> Call | None:
+def apply_change(k: KernelArgs) -> Call | None:
     columns = k.list("param"), k.list("delta"), k.list("param_out")
     if not takes(*(array for column in columns for array in column)):
         return None
@@ -170,7 +169,7 @@ def _apply_change(k: KernelArgs) -> Call | None:
     return elementwise(k.xp, _TEXT, "apply_change", columns[0][0].dtype, size, given)
 
 
-def _constrain_orthonormal(k: KernelArgs) -> Call:
+def constrain_orthonormal(k: KernelArgs) -> Call:
     xp, state = k.xp, k.state
     w = k["w_out"] if k["w"].shape[0] <= k["w"].shape[1] else k["w_out"].T
     gram, change = k.scratch((len(w), len(w)), w.dtype), k.scratch(w.shape, w.dtype)
@@ -193,12 +192,3 @@ def _constrain_orthonormal(k: KernelArgs) -> Call:
             move()
 
     return in_order(copying(xp, k["w"], k["w_out"]), step)
-
-
-for _entry, _kernel in (
-    (parameter_delta, _parameter_delta),
-    (max_change, _max_change),
-    (apply_change, _apply_change),
-    (constrain_orthonormal, _constrain_orthonormal),
-):
-    _entry.kernel(_kernel, device="gpu", dtypes=_FLOATS, library="cuda")

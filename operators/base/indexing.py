@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...framework.base.device_checks import Explain
 from ...framework.base.errors import RunError
-from ...framework.fusion.device_kernels import elementwise
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from .row_adder import row_adder
+
+if TYPE_CHECKING:
+    from ...framework.base.device_checks import Explain
 
 _NO_ID = -(1 << 63)
 _CHUNK = 1 << 15  # elements of a chunk's index, so that it stays in the second-level cache
@@ -74,6 +75,8 @@ def noted(
 ) -> Call:
     """A check of ids by a GPU, which is not asked: ids outside [least, bound), and `never`, are
     found when results are read. Until then CuPy counts them round and round."""
+    from ...framework.fusion.device_kernels import elementwise  # without a GPU it is not needed
+
     ids = k.in_one_piece(k[slot])
     load = [] if ids is k[slot] else [partial(k.xp.copyto, ids, k[slot])]
     numbers = (np.int64(n) for n in (ids.size, least, bound, never))

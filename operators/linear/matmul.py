@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import OperatorView, Shape, ShapeArgs, count
-from ...framework.fusion.device_lists import RowProduct, product_call
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
@@ -87,8 +86,10 @@ def product(
     factor of one zero for a reason not to read the other: NaN and infinities would be lost.
     """
     if xp is not np and alpha == 1.0:
-        work = RowProduct(a, b, out, bias, by is not None)
-        return product_call(_product(xp, a, b, out, alpha, bias, by), work)
+        from ...framework.fusion import device_lists  # without a GPU it is not needed
+
+        work = device_lists.RowProduct(a, b, out, bias, by is not None)
+        return device_lists.product_call(_product(xp, a, b, out, alpha, bias, by), work)
     return _product(xp, a, b, out, alpha, bias, by)
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...framework.base.device_checks import Explain
 from ...framework.base.errors import RunError
 from ...framework.base.shape import Shape, ShapeArgs, count
-from ...framework.fusion.device_kernels import elementwise
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot
 from ..linear.matmul import as_rows
+
+if TYPE_CHECKING:
+    from ...framework.base.device_checks import Explain
 
 IGNORE_INDEX = AttrSpec(
     "ignore_index", "int", "label of samples that are left out, as in PyTorch", -100
@@ -128,6 +129,8 @@ KERNEL check_labels(const int64 *labels, uint8 *valid, int64 *note, int64 size, 
 
 def _noted(k: KernelArgs, values: Any, classes: int) -> Call:
     """As `Labels.check` on a GPU, which is not asked: the mask is always there."""
+    from ...framework.fusion.device_kernels import elementwise  # without a GPU it is not needed
+
     valid = k.scratch(values.shape, bool)
     note = k.note("label", bad_label(k, classes))
     numbers = (np.int64(n) for n in (values.size, classes, k.attrs["ignore_index"]))

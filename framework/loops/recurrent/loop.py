@@ -11,7 +11,6 @@ import numpy as np
 
 from ...base.scope import Scope
 from ...base.shape import ArraySpec, Levels
-from ...fusion.device_lists import in_row_lists
 from ...fusion.row_copies import copy_call, fill_call, take_call
 from ...ir.kernel_args import Call
 from .analysis import given_at
@@ -88,6 +87,8 @@ def bind_loop(
         calls += by_step[step]
     calls += sums.last_calls()
     if context.xp is not np:
+        from ...fusion.device_lists import in_row_lists  # without a GPU it is not needed
+
         calls = in_row_lists(context.xp, calls)
     return Loop(known, calls, scopes if nested else [], binder.offsets)
 
