@@ -47,7 +47,8 @@ from ..trees.questions import (
 from ..trees.statistics import TreeAccumulator, TreeStats
 from ..trees.stubs import Roots, pdf_classes
 from . import chain
-from .checking import SUBSAMPLING, Recorded
+from .checking import Recorded
+from .options import SUBSAMPLING
 
 SHIFTS = (-1, 0, 1)
 """Frames by which epochs shift their input: over three epochs a network sees all of the frames."""

@@ -35,9 +35,9 @@ from ...nnet3.training.chain_prob import NnetChainComputeProb
 from ...nnet3.training.chain_request import XENT
 from ...nnet3.training.combination import combine
 from ...nnet3.training.progress import Log
-from .checking import SUBSAMPLING, Recorded
+from .checking import Recorded
 from .networks import XENT_SCALE
-from .options import RecognizerOptions
+from .options import SUBSAMPLING, RecognizerOptions
 
 KIND = "chain_example"
 _OBJECTIVE = ChainOptions(leaky_hmm_coefficient=0.1, l2_regularize=5e-5)

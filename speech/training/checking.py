@@ -18,10 +18,9 @@ from ...framework.base.untrusted.values import shown
 from ...nnet3.programs.base.options import shown as progress
 from ..lexicon.dictionary import Dictionary
 from .data import Corpus, Recordings, Utterance, speakers_of
-from .options import RecognizerOptions
+from .options import SUBSAMPLING, RecognizerOptions
 
 FRAME_SHIFT = 0.01
-SUBSAMPLING = 3
 _HIGHEST_RATE = 16000
 _SHORTEST = 0.1  # seconds
 _LISTED = 10

@@ -32,8 +32,8 @@ from ..lattice.align_lexicon import AlignLexicon
 from ..trees.questions import read_phone_sets
 from ..trees.stubs import PhoneCounts, biphone_tree, monophone_tree
 from . import chain
-from .checking import SUBSAMPLING, Recorded
-from .options import RecognizerOptions
+from .checking import Recorded
+from .options import SUBSAMPLING, RecognizerOptions
 
 _CLASSES = 2  # of outputs of a phone: its first frame, and the others
 _MANY = 1  # count above which a phone's rare pairs share outputs of its own

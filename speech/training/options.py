@@ -12,6 +12,8 @@ from ..language_model.smoothing import METHODS
 
 _CONTEXTS = ("none", "left")
 FLAT_START, TDNNF = "flat-start", "tdnnf"
+SUBSAMPLING = 3
+"""Frames of features for one of a network's output."""
 _NOT_NEGATIVE = (
     *("rate", "width", "epochs", "leaves", "tdnnf_width", "tdnnf_epochs"),
     *("min_pairs", "checkpoint_minutes", "seed"),
@@ -103,7 +105,12 @@ class RecognizerOptions:
         if self.text and self.lm:
             raise ArgumentError("text and lm: one of them is wanted")
         MinibatchRule(self.minibatch)
-        ExampleGenerationOptions(ExampleGenerationOptions.parse_frames(self.chunks))
+        lengths = ExampleGenerationOptions(ExampleGenerationOptions.parse_frames(self.chunks))
+        # Of an example with one output frame, no epoch can shift the input: see `shifted`.
+        if any(frames <= SUBSAMPLING for frames in lengths.num_frames):
+            raise ArgumentError(
+                f"chunks={self.chunks}: chunks of {SUBSAMPLING + 1} frames or more are wanted"
+            )
 
     def learning_rate(self, share: float) -> float:
         """The learning rate after a share of the training."""

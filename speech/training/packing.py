@@ -9,7 +9,7 @@ from pathlib import Path
 from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import SaveError
 from ...framework.base.untrusted.opener import read_file
-from .checking import SUBSAMPLING
+from .options import SUBSAMPLING
 from .stages import MARK
 
 _CONFIG = """--min-active=200

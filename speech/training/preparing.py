@@ -23,9 +23,9 @@ from ..language_model.arpa import read_arpa
 from ..lexicon.dictionary import Dictionary, of_entries, read_dictionary
 from ..lexicon.entries import RESERVED, Entry
 from ..lexicon.lang_files import LangOptions, lang_files
-from .checking import FRAME_SHIFT, SUBSAMPLING, Recorded
+from .checking import FRAME_SHIFT, Recorded
 from .data import Recordings, plain_text
-from .options import RecognizerOptions
+from .options import SUBSAMPLING, RecognizerOptions
 
 MFCC = """--use-energy=false
 --sample-frequency={rate}

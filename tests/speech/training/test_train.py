@@ -203,6 +203,7 @@ def test_stages_are_done_again_where_settings_change(trained, tmp_path):
         ({"model": "lstm"}, ArgumentError, "model='lstm' is none of flat-start, tdnnf"),
         ({"chunks": "90,x"}, AttributeTypeError, "num-frames='90,x' is no list of numbers"),
         ({"chunks": "90,0"}, AttributeTypeError, "num-frames and .* must be positive"),
+        ({"chunks": "90,3"}, ArgumentError, "chunks=90,3: chunks of 4 frames or more"),
         ({"work": "data"}, SaveError, "was not made by a training"),
         ({"out": "data"}, SaveError, "data is there, and no model"),
         ({"out": "new/", "work": "new/work"}, SaveError, "neither the model nor --work can lie in"),
