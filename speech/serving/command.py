@@ -12,9 +12,7 @@ from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.errors import OpscopeError
 from ..recognize.model import Model
 from ..recognize.speaker_model import SpkModel
-from .session import SessionOptions
-
-_MIB = 1 << 20
+from .options import MOST_ALTERNATIVES, UPLOADS, ServerOptions, SessionOptions
 
 
 @click.command()
@@ -35,19 +33,19 @@ _MIB = 1 << 20
 @click.option(
     "--rate",
     type=click.FloatRange(min=1),
-    default=8000.0,
+    default=SessionOptions.rate,
     show_default=True,
     help="Of samples of streams whose clients name none, in Hz.",
 )
 @click.option(
     "--words/--no-words",
-    default=True,
+    default=SessionOptions.words,
     help="Whether results of streams list words, where clients do not say it.  [default: words]",
 )
 @click.option(
     "--alternatives",
-    type=click.IntRange(0, 100),
-    default=0,
+    type=click.IntRange(0, MOST_ALTERNATIVES),
+    default=SessionOptions.alternatives,
     show_default=True,
     help="How many of them results of streams list, where clients do not say it.",
 )
@@ -55,7 +53,7 @@ _MIB = 1 << 20
 @click.option(
     "--streams",
     type=click.IntRange(1),
-    default=1000,
+    default=ServerOptions.streams,
     show_default=True,
     help="Streams and recordings at a time; further ones are refused.",
 )
@@ -69,35 +67,35 @@ _MIB = 1 << 20
 @click.option(
     "--message-bytes",
     type=click.IntRange(1),
-    default=_MIB,
+    default=ServerOptions.message_bytes,
     show_default=True,
     help="Of a message of a stream.",
 )
 @click.option(
     "--upload-bytes",
     type=click.IntRange(1),
-    default=64 * _MIB,
+    default=ServerOptions.upload_bytes,
     show_default=True,
-    help="Of a recording; of all that are open, 16 times as many.",
+    help=f"Of a recording; of all that are open, {UPLOADS} times as many.",
 )
 @click.option(
     "--idle",
     type=click.FloatRange(min=0.1),
-    default=300.0,
+    default=ServerOptions.idle,
     show_default=True,
     help="Seconds that a client may be silent, or leave its answer.",
 )
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),
-    default=10.0,
+    default=ServerOptions.grace,
     show_default=True,
     help="Seconds that open streams and recordings have when the server ends.",
 )
 @click.option(
     "--batch",
     type=click.IntRange(1, 256),
-    default=32,
+    default=ServerOptions.batch,
     show_default=True,
     help="Streams whose chunks one run of the network computes, at most.",
 )
@@ -130,7 +128,7 @@ def serve(
     to /transcribe for JSON, subtitles or text; / is a page with a microphone, /metrics has counts.
     """
     try:
-        from .server import Server, ServerOptions
+        from .server import Server
         from .wyoming import wyoming
     except ImportError as error:
         if error.name != "aiohttp":
@@ -142,7 +140,6 @@ def serve(
         streams=streams,
         message_bytes=message_bytes,
         upload_bytes=upload_bytes,
-        uploads_bytes=16 * upload_bytes,
         idle=idle,
         grace=grace,
         batch=batch,

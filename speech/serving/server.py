@@ -18,7 +18,6 @@ from contextlib import (
     asynccontextmanager,
     suppress,
 )
-from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import resources
 from time import monotonic
@@ -34,7 +33,8 @@ from ..recognize.model import Model
 from ..recognize.transcript import Listener, Spoken, Transcript
 from .lanes import Lanes
 from .metrics import Metrics
-from .session import Session, SessionOptions
+from .options import MOST_ALTERNATIVES, ServerOptions
+from .session import Session
 
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -62,31 +62,6 @@ _ACCEPTED = {
     **{kind: form for form, kind in reversed(_FORMS.items())},
 }
 """Types of answers that clients accept, and what they get."""
-_MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class ServerOptions:
-    """Limits of a server.
-
-    Attributes:
-        session: of streams over WebSocket. streams: streams and recordings at a time.
-        message_bytes: of a message of a stream. upload_bytes: of a recording. uploads_bytes: of
-            all recordings that are open. idle: seconds that a client may be silent, or not take
-            its answer. grace: seconds for open streams when the server ends.
-        batch: chunks of streams in one run of the network.
-        origins: addresses of pages, besides the server's own, that may open streams.
-    """
-
-    session: SessionOptions = field(default_factory=SessionOptions)
-    streams: int = 1000
-    message_bytes: int = _MIB
-    upload_bytes: int = 64 * _MIB
-    uploads_bytes: int = 1024 * _MIB
-    idle: float = 300.0
-    grace: float = 10.0
-    batch: int = 32
-    origins: frozenset[str] = frozenset()
 
 
 class RefusedError(Exception):
@@ -459,8 +434,9 @@ def _asked(request: web.Request) -> dict[str, Any]:
         alternatives = int(query.get("alternatives", 0))
     except ValueError:
         alternatives = -1
-    if not 0 <= alternatives <= 100:
-        raise RefusedError(400, "query", "alternatives: want a number from 0 to 100")
+    if not 0 <= alternatives <= MOST_ALTERNATIVES:
+        message = f"alternatives: want a number from 0 to {MOST_ALTERNATIVES}"
+        raise RefusedError(400, "query", message)
     phones = query.get("phones", "0") not in ("0", "false", "")
     return {
         "grammar": query.getall("phrase", []) or None,

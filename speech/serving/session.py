@@ -7,37 +7,18 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from ...framework.base.errors import OpscopeError
 from ..recognize.kaldi_recognizer import KaldiRecognizer
 from ..recognize.model import Model
-from ..recognize.speaker_model import SpkModel
+from .options import MOST_ALTERNATIVES, SessionOptions
 
 _log = logging.getLogger(__name__)
-_MOST_ALTERNATIVES = 100
 _RATES = 1000.0, 1e6
 """In Hz: of a lower rate, a few bytes are hours of sound."""
 _SHOWN = 60  # characters of a message that an error quotes
-
-
-@dataclass(frozen=True)
-class SessionOptions:
-    """What a stream has where its client says nothing else, and what it may have.
-
-    Attributes:
-        rate: of the samples, in Hz; vosk-server's. words: whether results list words.
-        alternatives: how many of them results list. speakers: tells utterances' speakers.
-        seconds: of sound, at most.
-    """
-
-    rate: float = 8000.0
-    words: bool = True
-    alternatives: int = 0
-    speakers: SpkModel | None = None
-    seconds: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -128,9 +109,9 @@ class Session:
                 f" {_quoted(alternatives)} must be numbers"
             ) from None
         check_rate(rate)
-        if not 0 <= alternatives <= _MOST_ALTERNATIVES:
+        if not 0 <= alternatives <= MOST_ALTERNATIVES:
             raise OpscopeError(
-                f"config: max_alternatives {alternatives}: want 0 to {_MOST_ALTERNATIVES}"
+                f"config: max_alternatives {alternatives}: want 0 to {MOST_ALTERNATIVES}"
             )
         if phrases is not None and not (
             isinstance(phrases, list) and all(isinstance(each, str) for each in phrases)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from opscope.speech import KaldiRecognizer, Model
-from opscope.speech.serving.session import Session, SessionOptions
+from opscope.speech.serving.options import SessionOptions
+from opscope.speech.serving.session import Session
 from speech_models import RATE, small_files, speech, write_files
 
 CONFIG = json.dumps({"config": {"sample_rate": RATE}})
