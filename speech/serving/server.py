@@ -406,13 +406,13 @@ def _form(request: web.Request) -> str:
         if form not in _FORMS:
             raise RefusedError(404, "path", f"no format {form!r}: want {', '.join(_FORMS)}")
         return form
-    listed = request.headers.get("Accept") or "*/*"
-    for each in sorted(listed.split(","), key=_quality, reverse=True):
+    accepted = request.headers.get("Accept") or "*/*"
+    for each in sorted(accepted.split(","), key=_quality, reverse=True):
         kind = each.partition(";")[0].strip().lower()
         if kind in _ACCEPTED:
             return _ACCEPTED[kind]
     kinds = ", ".join(dict.fromkeys(_FORMS.values()))
-    raise RefusedError(406, "accept", f"Accept: {listed}: the answers are {kinds}")
+    raise RefusedError(406, "accept", f"Accept: {accepted}: the answers are {kinds}")
 
 
 def _quality(accepted: str) -> float:
@@ -445,6 +445,22 @@ def _asked(request: web.Request) -> dict[str, Any]:
     }
 
 
+async def opened(
+    coming: Awaitable[asyncio.Server], scheme: str, host: str, port: int
+) -> tuple[asyncio.Server, str]:
+    """A socket that listens at a host and a port, and its address.
+
+    Raises:
+        OpscopeError: nothing can listen there.
+    """
+    try:
+        listening = await coming
+    except OSError as error:
+        raise OpscopeError(f"cannot listen at {host}:{port}: {error.strerror}") from None
+    address, bound = listening.sockets[0].getsockname()[:2]
+    return listening, f"{scheme}://{f'[{address}]' if ':' in address else address}:{bound}"
+
+
 @asynccontextmanager
 async def _http(server: Server, host: str, port: int) -> AsyncIterator[str]:
     """HTTP and WebSocket."""
@@ -472,12 +488,9 @@ async def _http(server: Server, host: str, port: int) -> AsyncIterator[str]:
             protocol.transport.close()
 
     try:
-        try:
-            listening = await loop.create_server(connected, host, port)
-        except OSError as error:
-            raise OpscopeError(f"cannot listen at {host}:{port}: {error.strerror}") from None
-        address, bound = listening.sockets[0].getsockname()[:2]
-        yield f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
+        coming = loop.create_server(connected, host, port)
+        listening, address = await opened(coming, "http", host, port)
+        yield address
         listening.close()
     finally:
         await runner.cleanup()

@@ -18,7 +18,7 @@ import numpy as np
 from ... import __version__
 from ...framework.base.errors import FormatError, OpscopeError
 from ..recognize.transcript import Listener, Spoken
-from .server import RefusedError, Server, listed
+from .server import RefusedError, Server, listed, opened
 from .session import check_rate
 
 _NAME = "opscope"
@@ -99,13 +99,10 @@ async def wyoming(server: Server, host: str, port: int) -> AsyncIterator[str]:
             del clients[task]
             writer.close()
 
+    coming = asyncio.start_server(connected, host, port, limit=_LINE)
+    listening, address = await opened(coming, "tcp", host, port)
     try:
-        listening = await asyncio.start_server(connected, host, port, limit=_LINE)
-    except OSError as error:
-        raise OpscopeError(f"cannot listen at {host}:{port}: {error.strerror}") from None
-    address, bound = listening.sockets[0].getsockname()[:2]
-    try:
-        yield f"tcp://[{address}]:{bound}" if ":" in address else f"tcp://{address}:{bound}"
+        yield address
     finally:
         listening.close()
         if clients:  # which have seen that the server ends
