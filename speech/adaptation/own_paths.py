@@ -48,17 +48,10 @@ def own_paths(
     Raises:
         FormatError: HMMs of the model have loops beyond single states.
     """
-    left = sorted({state for _, state, _ in shared.branches})
+    left = sorted({state for _, state, *_ in shared.branches})
     hmm_paths = _HmmPaths(tree, shared, hmms, len(left))
-    bases = dict(zip(junctions.entries.tolist(), junctions.base.tolist(), strict=True))
-    silent = dict(zip(junctions.entries.tolist(), junctions.after_silence.tolist(), strict=True))
     place = {state: at for at, state in enumerate(left)}
-    for node, state, number in shared.branches:
-        parent = tree.parent[node]
-        if parent:
-            base = float(junctions.leave[state]) + shared.costs[parent][state]
-        else:
-            base = bases[state] + tree.shift[node] * silent[state]
+    for node, state, number, base in shared.branches:
         hmm_paths.branch(place[state], node, number, base)
     made = add_self_loops(
         determinize_star(hmm_paths.fst()), hmms, junctions.scale, hmm_paths.symbols

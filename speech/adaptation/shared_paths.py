@@ -82,27 +82,28 @@ class SharedPaths:
     """The states of the graph that beginnings of new words come to on paths of others.
 
     Attributes:
-        costs: for each node of the words, the states, and what is to be added there to what the
-            path has cost, besides the words' own costs.
-        branches: rows of node, state and HMM: the words go on from there on paths of their own.
+        branches: rows of node, state, HMM and cost: the words go on from there on paths of their
+            own, and this is to be added to what these cost.
         used: pairs of phones in the words.
     """
 
     def __init__(self, fst: Fst, words: WordTree, junctions: Junctions, hmms: PhoneHmms) -> None:
         self._fst, self._words, self._junctions, self._hmms = fst, words, junctions, hmms
-        self.costs: list[dict[int, float]] = [{}]
-        self.branches: list[tuple[int, int, int]] = []
+        # For each node of the words, the states, and what is to be added there to what the path has
+        # cost, besides the words' own costs.
+        self._costs: list[dict[int, float]] = [{}]
+        self.branches: list[tuple[int, int, int, float]] = []
         self._passed: set[tuple[int, int]] = set()
         self.used: set[Pair] = set()
         entries = junctions.entries.tolist()
         after = junctions.after_silence.tolist()
         for node in range(1, len(words.phone)):
             phone, parent = words.phone[node], words.parent[node]
-            ways: dict[int, list[tuple[int, int, float, list[int]]]] = {}
+            ways: dict[int, list[tuple[int, int, float, float, list[int]]]] = {}
             if parent:
                 starts = [
                     (state, {self.hmm(words.phone[parent], phone)}, cost)
-                    for state, cost in self.costs[parent].items()
+                    for state, cost in self._costs[parent].items()
                 ]
             else:
                 starts = [
@@ -118,15 +119,18 @@ class SharedPaths:
             for state, numbers, cost in starts:
                 for number in sorted(numbers):
                     end, more, states = self._step(state, number)
-                    ways.setdefault(end, []).append((state, number, cost - more, states))
-            self.costs.append({})
+                    ways.setdefault(end, []).append((state, number, cost, cost - more, states))
+            self._costs.append({})
             for end, rows in ways.items():
-                costs = [cost for _, _, cost, _ in rows]
+                costs = [cost for *_, cost, _ in rows]
                 # Paths that come to a state at different costs cannot leave it at one.
                 if end < 0 or max(costs) - min(costs) > _ROUNDING:
-                    self.branches += [(node, state, number) for state, number, *_ in rows]
+                    self.branches += [
+                        (node, state, number, float(junctions.leave[state]) + cost)
+                        for state, number, cost, *_ in rows
+                    ]
                     continue
-                self.costs[node][end] = costs[0]
+                self._costs[node][end] = costs[0]
                 self._passed |= {(state, node) for row in rows for state in row[-1]}
 
     def ends(self) -> list[tuple[int, float, int]]:
@@ -134,14 +138,14 @@ class SharedPaths:
         words = self._words
         return [
             (state, more + words.words[word].begun, word)
-            for node, costs in enumerate(self.costs)
+            for node, costs in enumerate(self._costs)
             for state, more in costs.items()
             for word in words.ends[node]
         ]
 
     def labels(self) -> dict[int, frozenset[int]]:
         """The labels of new words that can come next from each state of the paths."""
-        of_node = [self._words.labels(node) for node in range(len(self.costs))]
+        of_node = [self._words.labels(node) for node in range(len(self._costs))]
         found: dict[int, set[int]] = {}
         for state, node in self._passed:
             found.setdefault(state, set()).update(of_node[node])
