@@ -49,6 +49,7 @@ from ..trees.stubs import Roots, pdf_classes
 from . import chain
 from .checking import Recorded
 from .options import SUBSAMPLING
+from .preparing import read_features
 
 SHIFTS = (-1, 0, 1)
 """Frames by which epochs shift their input: over three epochs a network sees all of the frames."""
@@ -84,7 +85,7 @@ def write_alignments(
     pdfs = chain.read_transitions(graphs).transitions().pdf
     text_of = chain.text_of_copies(utterances, copies)
     graph_of = chain.graph_of_texts(graphs)
-    inputs = (Utterance(key, to_dense(matrix)) for key, matrix in _features(features))
+    inputs = (Utterance(key, to_dense(matrix)) for key, matrix in read_features(features))
     failed = 0
     with TableWriter(f"ark:{os.path.join(folder, _ALIGNMENTS)}", "int_vector") as writer:
         for key, loglikes in progress(computer.compute_all(inputs), "align", "utterances"):
@@ -116,15 +117,11 @@ def _aligned(graph: StaticGraph, pdfs: np.ndarray, loglikes: np.ndarray) -> np.n
     return None
 
 
-def _features(folder: str) -> Iterator[tuple[str, Any]]:
-    return read_table(f"ark:{os.path.join(folder, 'feats.ark')}", "general_matrix")
-
-
 def _with_alignments(features: str, alignments: str) -> Iterator[tuple[str, Any, np.ndarray]]:
     """Key, features and alignment of each copy that has one; both tables have one order."""
     aligned = read_table(f"ark:{os.path.join(alignments, _ALIGNMENTS)}", "int_vector")
     wanted = next(aligned, None)
-    for key, matrix in _features(features):
+    for key, matrix in read_features(features):
         if wanted is not None and key == wanted[0]:
             yield key, matrix, wanted[1]
             wanted = next(aligned, None)
@@ -219,8 +216,7 @@ def write_chunks(
     maker = SupervisionMaker(chain.read_tree(tree), chain.read_transitions(tree))
     weights = chain.read_normalization(tree)
     short = lost = 0
-    table = f"ark,scp:{os.path.join(folder, 'train.ark')},{os.path.join(folder, 'train.scp')}"
-    with TableWriter(table, chain.KIND) as writer:
+    with chain.example_writer(folder) as writer:
         entries = progress(_with_alignments(features, alignments), "examples", "utterances")
         for key, matrix, ids in entries:
             part = _Parts(phones, maker, weights, ids)

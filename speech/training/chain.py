@@ -16,7 +16,7 @@ from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.acceptors import Matcher
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import read_fst
-from ...kaldi.tables.tables import read_table
+from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.chain.denominator import DenominatorGraph
 from ...nnet3.chain.denominator_fst import denominator_fst, normalization_fst
 from ...nnet3.chain.objective import ChainOptions
@@ -38,8 +38,10 @@ from ...nnet3.training.progress import Log
 from .checking import Recorded
 from .networks import XENT_SCALE
 from .options import SUBSAMPLING, RecognizerOptions
+from .preparing import copy_key
 
-KIND = "chain_example"
+_KIND = "chain_example"
+_PART = "train"
 _OBJECTIVE = ChainOptions(leaky_hmm_coefficient=0.1, l2_regularize=5e-5)
 _JUDGED = 200  # examples over which models are compared
 
@@ -100,7 +102,13 @@ def graph_of_texts(graphs: str) -> dict[str, Fst]:
 
 def text_of_copies(utterances: Sequence[Recorded], copies: int) -> dict[str, str]:
     """The text of each copy of the utterances, by its key."""
-    return {f"{each.key}-{copy + 1}": each.text for each in utterances for copy in range(copies)}
+    return {copy_key(each.key, copy): each.text for each in utterances for copy in range(copies)}
+
+
+def example_writer(folder: str) -> TableWriter:
+    """Writes `train.ark` and `train.scp`, the examples of a folder."""
+    ark, scp = (os.path.join(folder, f"{_PART}.{ending}") for ending in ("ark", "scp"))
+    return TableWriter(f"ark,scp:{ark},{scp}", _KIND)
 
 
 class ChainTraining(EpochTraining):
@@ -140,7 +148,7 @@ class ChainTraining(EpochTraining):
             log=lambda line: None,
             objective=ChainObjectives(self._graph, self._objective, apply_deriv_weights=False),
         )
-        store = ExampleStore(examples, "train", KIND)
+        store = ExampleStore(examples, _PART, _KIND)
         super().__init__(trainer, store, folder, options, log, sys.stderr.isatty())
 
     def example(self, number: int, epoch: int) -> Any:

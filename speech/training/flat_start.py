@@ -18,7 +18,7 @@ from ...framework.base.errors import FormatError, ShapeError
 from ...kaldi.files.context_dependency import ContextDependency, new_transition_model
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.fst.fst_io import read_fst
-from ...kaldi.tables.tables import TableWriter, read_table
+from ...kaldi.tables.tables import TableWriter
 from ...nnet3.chain.chunks import normalized
 from ...nnet3.chain.training_graph import TrainingGraphCompiler, linear
 from ...nnet3.egs.chain_end_to_end import graph_supervision, whole_example
@@ -34,6 +34,7 @@ from ..trees.stubs import PhoneCounts, biphone_tree, monophone_tree
 from . import chain
 from .checking import Recorded
 from .options import SUBSAMPLING, RecognizerOptions
+from .preparing import read_features
 
 _CLASSES = 2  # of outputs of a phone: its first frame, and the others
 _MANY = 1  # count above which a phone's rare pairs share outputs of its own
@@ -164,10 +165,8 @@ def write_examples(
 
     text_of = chain.text_of_copies(utterances, copies)
     failed = 0
-    table = f"ark,scp:{os.path.join(folder, 'train.ark')},{os.path.join(folder, 'train.scp')}"
-    source = read_table(f"ark:{os.path.join(features, 'feats.ark')}", "general_matrix")
-    with TableWriter(table, chain.KIND) as writer:
-        for key, matrix in progress(source, "examples", "utterances"):
+    with chain.example_writer(folder) as writer:
+        for key, matrix in progress(read_features(features), "examples", "utterances"):
             frames = matrix.shape[0]
             known = supervision(text_of[key], frames // SUBSAMPLING)
             if known is None:

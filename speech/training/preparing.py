@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ...framework.base.atomic import write_atomically
 from ...framework.base.workers import shared_out
 from ...kaldi.files.compressed import CompressedMatrix
 from ...kaldi.files.kaldi_io import Writer
-from ...kaldi.tables.tables import TableWriter
+from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.programs.base.options import errors_tell
 from ...nnet3.programs.base.options import shown as progress
 from ..audio.resample import resample
@@ -137,7 +138,7 @@ def write_features(
     )
     count = 0
     sums = np.zeros((2, 1))
-    with TableWriter(f"ark:{os.path.join(folder, 'feats.ark')}", "compressed_matrix") as writer:
+    with TableWriter(_table(folder), "compressed_matrix") as writer:
         for copies in progress(found, "features", "utterances"):
             for key, matrix, moments in copies:
                 count += matrix.shape[0]
@@ -148,6 +149,20 @@ def write_features(
     file = Writer(True)
     file.write_matrix(np.stack([mean, deviation]))
     file.save(os.path.join(folder, MOMENTS))
+
+
+def read_features(folder: str) -> Iterator[tuple[str, Any]]:
+    """Key and compressed features of each copy, see `write_features`."""
+    return read_table(_table(folder), "general_matrix")
+
+
+def _table(folder: str) -> str:
+    return f"ark:{os.path.join(folder, 'feats.ark')}"
+
+
+def copy_key(key: str, copy: int) -> str:
+    """The key of a copy of an utterance; copies count from 0 on."""
+    return f"{key}-{copy + 1}"
 
 
 class _Copies:
@@ -180,7 +195,7 @@ class _Copies:
                 matrix = self._features.compute(samples, audio.rate, seed=seed)
             matrix = _exactly(matrix, frames)
             sums = np.stack([matrix.sum(0, np.float64), (matrix.astype(float) ** 2).sum(0)])
-            found.append((f"{each.key}-{copy + 1}", CompressedMatrix.compress(matrix), sums))
+            found.append((copy_key(each.key, copy), CompressedMatrix.compress(matrix), sums))
         return found
 
 
