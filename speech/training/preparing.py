@@ -139,7 +139,7 @@ def write_features(
     count = 0
     sums = np.zeros((2, 1))
     with TableWriter(_table(folder), "compressed_matrix") as writer:
-        for copies in progress(found, "features", "utterances"):
+        for _, copies in zip(progress(utterances, "features", "utterances"), found, strict=True):
             for key, matrix, moments in copies:
                 count += matrix.shape[0]
                 sums = sums + moments

@@ -44,8 +44,8 @@ def recognize(utterances: Sequence[Recorded], model: str, folder: str, jobs: int
     keys = [each.key for each in utterances]
     batch = Batch(model, utterances, _Heard(), keys)
     heard = []
-    results = progress(batch.results(jobs), "decode", "utterances")
-    for key, (text, wrong) in zip(keys, results, strict=True):
+    shown = progress(keys, "decode", "utterances")
+    for key, (text, wrong) in zip(shown, batch.results(jobs), strict=True):
         if wrong:
             raise OpscopeError(f"{key}: {wrong}")
         heard.append(f"{key} {text}")
