@@ -66,7 +66,7 @@ def test_every_public_name_of_vosk_is_there() -> None:
     ] == []
     for kind in ("Model", "KaldiRecognizer", "BatchModel", "BatchRecognizer"):
         ours, theirs = getattr(opscope.speech, kind), names[kind]
-        assert theirs
+        assert len(theirs) > 1 or (kind, list(theirs)) == ("BatchModel", ["Wait"])
         for name in theirs.keys() - _DOWNLOADS:
             wanted = theirs[name]
             assert list(inspect.signature(getattr(ours, name)).parameters)[: len(wanted)] == wanted
