@@ -7,6 +7,7 @@ Source: Kaldi's `bin/ali-to-pdf.cc`, `ali-to-phones.cc`, `ali-to-post.cc`, `am-i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -137,7 +138,7 @@ def _ones(ids: np.ndarray) -> Posterior:
 )
 def scale_post(options: SimpleNamespace, source: str, scale: str, output: str) -> None:
     table = RandomAccessTable(scale, "float") if is_specifier(scale) else None
-    if table is None and not is_number(scale.encode()):
+    if table is None and not is_number(os.fsencode(scale)):
         raise FormatError(f"{scale} is neither a number nor a table of numbers")
     missing = 0
     with TableWriter(output, "posterior") as writer:

@@ -298,7 +298,8 @@ def compute_eer(options: SimpleNamespace, source: str) -> None:
     while reader.offset < reader.size:
         start = reader.offset
         words = reader.read_line().split()
-        if len(words) != 2 or words[1] not in scores or not is_number(words[0].encode()):
+        score = words[0].encode("utf-8", "surrogateescape") if words else b""
+        if len(words) != 2 or words[1] not in scores or not is_number(score):
             raise reader.error("a score and target or nontarget were expected on the line", start)
         scores[words[1]].append(float(words[0]))
     with errors_tell(source):

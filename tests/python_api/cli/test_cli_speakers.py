@@ -98,12 +98,14 @@ def test_what_is_missing_is_passed_over_and_counted(call):
         ("gmm-global-est 0.dubm 0.ubm o", "<GMMACCS>"),
         ("gmm-global-acc-stats --update-flags=x 0.dubm ark:f o", "letters of mvwta"),
         ("scale-post ark:p half ark:o", "half is neither a number"),
+        ("scale-post ark:p \udcff ark:o", "is neither a number"),
         ("ivector-extractor-init --ivector-dim=0 0.ubm o", "--ivector-dim=0"),
         ("ivector-extract 0.ie ark:f ark:wrong.p ark:o", "there are 2"),
         ("ivector-compute-lda --dim=4 ark:v ark:utt2spk o", "--dim=4 must be positive"),
         ("ivector-compute-plda ark:few ark:v o", "too few"),
         ("transform-vec eye.mat ark:v ark:o", "for features of 3 columns"),
         ("compute-eer trials", "a score and target or nontarget"),
+        ("compute-eer bytes", "a score and target or nontarget"),
         ("ivector-subtract-global-mean short.vec ark:v ark:o", "3 elements, not 2"),
         ("select-voiced-frames ark:f ark:halves ark:o", "numbers other than 0 and 1"),
     ],
@@ -114,6 +116,7 @@ def test_mistakes(call, line, part):
     with TableWriter("ark:halves", "vector") as table:
         table.write("a", np.full(40, 0.5, np.float32))
     Path("few").write_text("s a b\n")
+    Path("bytes").write_bytes(b"\xff target\n")
     Path("eye.mat").write_text(" [\n 1 0\n 0 1 ]\n")
     Path("short.vec").write_text(" [ 1 2 ]\n")
     code, _, err = call(*line.split())
