@@ -22,12 +22,12 @@ lattice_criterion = operator(
         "Log probability of the reference's states among the paths of each utterance's lattice,"
         " summed: its acoustic score less the log sum over paths, scores divided by `acoustic`. An"
         " edge scores lm * language (nothing where lm < -200) + penalty + the best path of each of"
-        " its phones. The gradient by x is the one of minus this value for softmax outputs, gamma -"
-        " label, gamma being the share of the paths that has a state in a frame, mixed with cross"
-        " entropy: smoothing * gamma + (1 - smoothing) * softmax(x) - label. With `risk` the value"
-        " is the expected number of frames whose state is the label's, and the gradient by x"
-        " the one of minus this number, mixed likewise. The gradient is 0 in rows where gamma of a"
-        " label is below `drop` (not with `risk`). Rows without a lattice give nothing."
+        " its phones. The gradient by x is the gradient of minus this value for softmax outputs:"
+        " gamma - label, gamma being the share of the paths that has a state in a frame, mixed with"
+        " cross entropy: smoothing * gamma + (1 - smoothing) * softmax(x) - label. With `risk` the"
+        " value is the expected number of frames whose state is the label's, and the gradient by x"
+        " the gradient of minus this number, mixed likewise. The gradient is 0 in rows where gamma"
+        " of a label is below `drop` (not with `risk`). Rows without a lattice give nothing."
     ),
     inputs=[
         Slot("label", "one-hot, [N, S]"),

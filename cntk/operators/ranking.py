@@ -99,8 +99,8 @@ lambda_rank = operator(
     doc=(
         "100 N (1 - NDCG): the mean over queries of the discounted gain, sum of gain / log(2 +"
         " rank), by that in the order of gains. The gradient is LambdaRank's: for each pair of"
-        " documents the one of log(1 + exp(-(s_i - s_j))), weighted with the change of NDCG when"
-        " both change places."
+        " documents the gradient of log(1 + exp(-(s_i - s_j))), weighted with the change of NDCG"
+        " when both change places."
     ),
     inputs=_INPUTS,
     outputs=[
