@@ -142,12 +142,6 @@ TYPES = ("float32", "float64", "int32", "int64")
 """Dtypes of the arrays that loops over tables take."""
 
 _TABLE = """\
-DEVICE int64 part_of(const int64 *ends, int64 i) {{
-  int64 part = 0;
-  while (i >= ends[part]) part++;
-  return part;
-}}
-
 KERNEL {name}_head(const int64 *table, real *heads, int64 parts) {{
   EACH(part, parts) {{
     const int64 *row = table + part * {operands};

@@ -65,6 +65,12 @@ REDUCTION(block_sum, real, a + b)
 REDUCTION(block_max, real, fmax(a, b))
 REDUCTION(block_sum_double, double, a + b)
 REDUCTION(block_max_double, double, fmax(a, b))
+
+DEVICE int64 part_of(const int64 *ends, int64 i) {{
+  int64 part = 0;
+  while (i >= ends[part]) part++;
+  return part;
+}}
 """
 
 
@@ -99,3 +105,19 @@ def source_of(text: str, dtype: str) -> str:
 def pointers(xp: Any, arrays: Sequence[Any]) -> Any:
     """The addresses of arrays, as int64 on the device: for kernels that take many arrays."""
     return xp.asarray(np.array([0 if a is None else a.data.ptr for a in arrays], np.int64))
+
+
+def table_of(xp: Any, parts: Sequence[Sequence[Any]], counted: int = -1) -> tuple[Any, Any, int]:
+    """A table for kernels that go over many parts, each a row of arrays.
+
+    Args:
+        parts: None in place of an array that is not there.
+        counted: the place of the arrays whose elements a kernel goes over.
+
+    Returns:
+        The addresses, part by part; where each part ends among all elements, for `part_of`; and
+        how many elements there are.
+    """
+    ends = np.cumsum([part[counted].size for part in parts]).astype(np.int64)
+    addresses = pointers(xp, [array for part in parts for array in part])
+    return addresses, xp.asarray(ends), int(ends[-1]) if parts else 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..fusion.codegen import FULL, ONE, Loop
 from ..fusion.cuda_source import TYPES, TableSource, gpu_source, table_source
-from ..fusion.device_kernels import elementwise, pointers, takes
+from ..fusion.device_kernels import elementwise, table_of, takes
 from ..fusion.device_lists import loop_call
 from ..fusion.team import in_order
 from .loop_arrays import BoundLoop
@@ -60,16 +60,15 @@ def _table_calls(
     xp: Any, loop: Loop, source: TableSource, parts: Sequence[Sequence[Any]]
 ) -> list[Call]:
     """The call of the loop, after that which computes what is the same for all elements."""
-    stored = loop.stores[0][0]
-    ends = np.cumsum([part[stored].size for part in parts])
-    if not ends[-1]:
+    table, ends, size = table_of(xp, parts, counted=loop.stores[0][0])
+    if not size:
         return []
-    table = pointers(xp, [array for part in parts for array in part])
     heads = xp.empty(max(len(parts) * source.heads, 1), loop.dtype)
-    count, size = np.int64(len(parts)), np.int64(ends[-1])
     launch = partial(elementwise, xp, source.text, dtype=loop.dtype)
     calls = []
     if source.heads:
-        calls.append(launch(source.head, size=len(parts), args=(table, heads, count)))
-    given = table, xp.asarray(ends.astype(np.int64)), heads, size
-    return [*calls, launch(source.name, size=int(ends[-1]), args=given)]
+        calls.append(
+            launch(source.head, size=len(parts), args=(table, heads, np.int64(len(parts))))
+        )
+    given = table, ends, heads, np.int64(size)
+    return [*calls, launch(source.name, size=size, args=given)]

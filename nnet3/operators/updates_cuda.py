@@ -5,13 +5,11 @@ One kernel takes all arrays of a component, through a table of their addresses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from ...framework.fusion.device_kernels import by_blocks, elementwise, pointers, takes
+from ...framework.fusion.device_kernels import by_blocks, elementwise, pointers, table_of, takes
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying
@@ -19,12 +17,6 @@ from ...operators.collective.ranks import ranks_of
 from .updates import UPDATE_SPEED
 
 _TEXT = """
-DEVICE int64 part_of(const int64 *ends, int64 i) {
-  int64 part = 0;
-  while (i >= ends[part]) part++;
-  return part;
-}
-
 KERNEL parameter_delta(const int64 *table, const int64 *ends, const real *rate,
                        const real *l2_scale, const real *kept, int64 size, real l2,
                        real momentum) {
@@ -113,24 +105,13 @@ KERNEL orthonormal_speed(real *gram, const real *wanted, real *speed, int64 rows
 """
 
 
-def _table(k: KernelArgs, columns: Sequence[Sequence[Any]]) -> tuple[Any, Any, int]:
-    """Addresses of arrays [parts, columns], where each part ends among all elements, their number.
-
-    None stands for an array that is not there; the last column has all.
-    """
-    rows = list(zip(*columns, strict=True))
-    ends = np.cumsum([row[-1].size for row in rows])
-    table = pointers(k.xp, [array for row in rows for array in row])
-    return table, k.xp.asarray(ends.astype(np.int64)), int(ends[-1]) if rows else 0
-
-
 def parameter_delta(k: KernelArgs) -> Call | None:
     params, targets = k.list("param"), k.list("delta_out")
     none = [None] * len(params)
     columns = params, k.list("grad") or none, k.list("delta") or none, targets
     if not takes(*(array for column in columns for array in column)):
         return None
-    table, ends, size = _table(k, columns)
+    table, ends, size = table_of(k.xp, list(zip(*columns, strict=True)))
     if not size:
         return nothing
     real = params[0].dtype.type
@@ -162,7 +143,7 @@ def apply_change(k: KernelArgs) -> Call | None:
     columns = k.list("param"), k.list("delta"), k.list("param_out")
     if not takes(*(array for column in columns for array in column)):
         return None
-    table, ends, size = _table(k, columns)
+    table, ends, size = table_of(k.xp, list(zip(*columns, strict=True)))
     if not size:
         return nothing
     given = table, ends, k["scales"], np.int64(size), np.int64(k.attrs["index"])
