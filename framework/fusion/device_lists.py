@@ -7,18 +7,17 @@ takes a row through the whole list, from one step to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ..ir.kernel_args import Call
 from .codegen import COLUMN, FULL, Loop
 from .cuda_source import TYPES, row_source
 from .device_kernels import by_blocks
-
-Call = Callable[[], Any]
 
 _MOST_WEIGHTS = 1 << 16
 """Elements of a factor that each block reads by itself; cuBLAS is faster with larger ones."""
@@ -87,26 +86,28 @@ class RowLoop:
 RowWork = RowProduct | RowLoop
 
 
-def works_of(call: Call) -> list[RowWork] | None:
-    """The works that a call stands for; None where rows are not known to be independent."""
-    return getattr(call, "works", None)
+def work_of(call: Call) -> RowWork | None:
+    """The work that a call stands for; None where rows are not known to be independent."""
+    return getattr(call, "row_work", None)
+
+
+def _standing_for(call: Any, work: RowWork) -> Call:
+    call.row_work = work
+    return call
 
 
 def product_call(call: Call, work: RowProduct) -> Call:
     """The call of a product, which remembers what it does where a list may take it."""
-    if work.b.size <= _MOST_WEIGHTS and _fits(work.a, work.b, work.out) and _floats(work.out):
-        setattr(call, "works", [work])  # noqa: B010
-    return call
+    takes = work.b.size <= _MOST_WEIGHTS and _fits(work.a, work.b, work.out) and _floats(work.out)
+    return _standing_for(call, work) if takes else call
 
 
 def loop_call(call: Call, loop: Loop, arrays: Sequence[Any]) -> Call:
     """The call of an elementwise loop, likewise."""
-    work = RowLoop(loop, arrays)
     plain = all(operand.dtype in TYPES for operand in loop.operands)
     full = [a for a, o in zip(arrays, loop.operands, strict=True) if o.kind == FULL]
-    if plain and all(a.ndim == 2 and a.strides[1] == a.itemsize for a in full):
-        setattr(call, "works", [work])  # noqa: B010
-    return call
+    takes = plain and all(a.ndim == 2 and a.strides[1] == a.itemsize for a in full)
+    return _standing_for(call, RowLoop(loop, arrays)) if takes else call
 
 
 def _fits(*arrays: Any) -> bool:
@@ -122,7 +123,7 @@ def in_row_lists(xp: Any, calls: Sequence[Call]) -> list[Call]:
     merged: list[Call] = []
     group: list[Call] = []
     for call in calls:
-        if works_of(call) is not None:
+        if work_of(call) is not None:
             group.append(call)
             continue
         merged += [*_joined(xp, group), call]
@@ -131,7 +132,7 @@ def in_row_lists(xp: Any, calls: Sequence[Call]) -> list[Call]:
 
 
 def _joined(xp: Any, calls: Sequence[Call]) -> Sequence[Call]:
-    works = [work for call in calls for work in works_of(call) or ()]
+    works = [work for call in calls if (work := work_of(call)) is not None]
     dtypes = {work.written()[0].dtype for work in works}
     if len(calls) < 2 or len(dtypes) > 1 or not _independent(works):
         return calls

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -13,9 +13,8 @@ from ..fusion.cuda_source import TYPES, TableSource, gpu_source, table_source
 from ..fusion.device_kernels import elementwise, table_of, takes
 from ..fusion.device_lists import loop_call
 from ..fusion.team import in_order
+from ..ir.kernel_args import Call
 from .loop_arrays import BoundLoop
-
-Call = Callable[[], Any]
 
 
 def bind_loops(xp: Any, bound: Sequence[BoundLoop], arrays: Sequence[Sequence[Any]]) -> Call:
