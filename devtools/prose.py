@@ -27,14 +27,18 @@ _SEEN_BY_USERS = ("operators", "python_api")
 _REFERENCE = re.compile(r"^::: opscope\.(\S+)", re.MULTILINE)
 
 # A turn as a pattern, in which a space is any white space, and what to write instead.
-TURNS = {
+EVERYWHERE = {
     r"\bh[au]ng on\b|\bhang(s|ing) on\b": "depend on",
-    r"\bbehind\b": "after",
     r"\bnobody\b|\bno one\b": "name who: no caller, no user; or nothing",
-    r"\bwhat (is|was|are) made of\b": "name the thing: the product, the network",
-    r"\b(is|are|was|were|be|been|being) told (?!apart)": "is reported, is printed",
     r"\btells? (of|that|what|how|which|where|when|whether|more|about)\b": "say, report, describe",
     r"\b(that|those) of\b": "repeat the noun, or turn the sentence around",
+}
+"""The turns that comments and internal docstrings may not have either."""
+TURNS = {
+    **EVERYWHERE,
+    r"\bbehind\b": "after",
+    r"\bwhat (is|was|are) made of\b": "name the thing: the product, the network",
+    r"\b(is|are|was|were|be|been|being) told (?!apart)": "is reported, is printed",
     r", too\b(?! (many|few|much|long|short|large|small))|\btoo(?=[.;:)])": "also, before the verb",
     r"\bwhat belongs\b": "name the things that belong",
     r"\b(goes|went|gone) on\b": "continue, resume",
@@ -49,13 +53,6 @@ TURNS = {
     r"\bthe said\b|\bthe same holds for\b": "name it again",
     r"\bneed be\b": "where it is necessary",
 }
-EVERYWHERE = (
-    r"\bh[au]ng on\b|\bhang(s|ing) on\b",
-    r"\bnobody\b|\bno one\b",
-    r"\btells? (of|that|what|how|which|where|when|whether|more|about)\b",
-    r"\b(that|those) of\b",
-)
-"""The turns of `TURNS` that comments and internal docstrings may not have either."""
 _LEFT = (
     *("framework/fusion", "framework/runtime", "kaldi/fst", "nnet3/programs", "operators/backends"),
     *("speech/adaptation", "speech/training", "bridges/onnx/importing", "native"),
@@ -63,14 +60,17 @@ _LEFT = (
 """Rooms whose comments and internal docstrings are still to be rewritten."""
 
 Patterns = dict[re.Pattern[str], str]
-_PATTERNS: Patterns = {
-    re.compile(turn.replace(" ", r"\s+"), re.IGNORECASE): instead for turn, instead in TURNS.items()
-}
-_EVERYWHERE: Patterns = {
-    pattern: instead
-    for (pattern, instead), turn in zip(_PATTERNS.items(), TURNS, strict=True)
-    if turn in EVERYWHERE
-}
+
+
+def _compiled(turns: dict[str, str]) -> Patterns:
+    return {
+        re.compile(turn.replace(" ", r"\s+"), re.IGNORECASE): instead
+        for turn, instead in turns.items()
+    }
+
+
+_EVERYWHERE = _compiled(EVERYWHERE)
+_PATTERNS = _compiled(TURNS)
 
 _FENCED = re.compile(r"^( *)(```+|~~~+).*?^\1\2", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(`+)[^`]+?\1|\]\([^)\s]*\)")
