@@ -378,7 +378,7 @@ def _pull_many(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: A
 
     def run() -> None:
         valid = check()
-        # The whole matrix once, and then one element a row: no matrix of ones is read. x_grad may
+        # The whole matrix once, and then one element a row, without a one-hot matrix. x_grad may
         # be the memory of softmax, which is not read after this.
         multiply(softmax, grad, x_grad)
         x_grad[numbers, values if valid is None else values * valid] -= line
