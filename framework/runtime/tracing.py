@@ -134,7 +134,7 @@ class Trace:
     """One binding of a step to what stands for its arrays.
 
     Args:
-        sizes: of its arrays, see `_Operands.sizes`. varying: places of those that are left open.
+        sizes: of its arrays, see `Operands.sizes`. varying: places of those that are left open.
         addresses: places of those that are addresses.
         fixed: arrays that all frames have.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -12,8 +11,6 @@ import numpy as np
 from ...base.dims import Dims
 from ...base.many_dims import ManyDims, Table
 from ...base.shape import ArraySpec
-
-_log = logging.getLogger(__name__)
 
 Specs = Mapping[str, ArraySpec]
 

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 _MOST_FORMS = 4
 """Forms of one range: for batches of one row, say, and for larger ones."""
 _MOST_OPENED = 4
-"""Shapes of a form after which sizes are opened no more that came as others."""
+"""How many new shapes of a form its sizes may be left open for."""
 _Infer = Callable[[Mapping[str, ArraySpec]], dict[str, ArraySpec]]
 
 
@@ -191,7 +191,8 @@ class Form:
         return self._plan_of(found, specs, {})
 
     def open(self, known: Mapping[str, ArraySpec], infer: _Infer) -> None:
-        """Note the sizes that a plan was resized for, and from which they are computed later.
+        """Note which sizes vary by a shape that a plan was resized for, and leave them open: specs
+        of later shapes are computed by polynomials of them.
 
         Args:
             infer: gives all specs by those of what comes from outside.
@@ -204,7 +205,8 @@ class Form:
         if any(known[name][0][axis] < 2 for name, axes in self._varying.items() for axis in axes):
             return  # such a size cannot be left open
         self._uses += 1
-        # A second shape may be the last one; and sizes that rules look at come again and again.
+        # A second shape may be the last one. Where the shape rules decide by the sizes, each new
+        # shape may meet no condition of the one before, so that opening again pays no more.
         if not 2 <= self._uses <= _MOST_OPENED:
             return
         from .open_sizes import OpenSizes  # for nets that come with several shapes
