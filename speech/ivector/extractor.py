@@ -182,6 +182,11 @@ class IvectorExtractor:
         return unpacked(self.precisions)
 
     @cached_property
+    def _determinants(self) -> np.ndarray:
+        """Logarithms of the determinants of inverse covariances: [Gaussians]."""
+        return np.linalg.slogdet(self.wide_precisions)[1]
+
+    @cached_property
     def linears(self) -> np.ndarray:
         """`linear` of all Gaussians: [Gaussians, feature dim, dim]."""
         return self.wide_precisions @ self.projections
@@ -208,16 +213,18 @@ class IvectorExtractor:
         linear = sums.reshape(count, -1) @ self.linears.reshape(-1, self.dim)
         return linear, counts @ self.quadratics
 
-    def distribution(self, counts: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def distribution(
+        self, counts: np.ndarray, terms: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Means and covariances of iVectors of utterances, with the offset of the prior.
 
         Args:
-            counts, sums: see `terms`.
+            counts: see `terms`. terms: what that gives for them.
 
         Returns:
             [utterances, dim] and [utterances, dim, dim].
         """
-        linear, triangles = self.terms(counts, sums)
+        linear, triangles = terms[0].copy(), terms[1]
         linear[:, 0] += self.prior_offset
         quadratic = unpacked(triangles) + np.eye(self.dim)
         if self.weight_projections is None:
@@ -257,6 +264,7 @@ class IvectorExtractor:
         self,
         counts: np.ndarray,
         sums: np.ndarray,
+        terms: tuple[np.ndarray, np.ndarray],
         ivectors: np.ndarray,
         covariances: np.ndarray | None = None,
         scatter: np.ndarray | None = None,
@@ -264,7 +272,7 @@ class IvectorExtractor:
         """The log-likelihood of utterances whose iVectors are known, or have a distribution.
 
         Args:
-            counts, sums: see `terms`.
+            counts, sums: see `terms`. terms: what that gives for them.
             ivectors: [utterances, dim]. covariances: [utterances, dim, dim]; None: no such.
             scatter: the squares of features times the inverse covariances, summed, [utterances];
                 None: as the covariances have it.
@@ -272,12 +280,10 @@ class IvectorExtractor:
         Returns:
             [utterances].
         """
-        linear, triangles = self.terms(counts, sums)
-        quadratic = unpacked(triangles)
+        linear, quadratic = terms[0], unpacked(terms[1])
         if scatter is None:
             scatter = self._own_scatter(counts, sums)
-        determinants = np.linalg.slogdet(self.wide_precisions)[1]
-        total = 0.5 * counts @ (determinants - self.feature_dim * _LOG_2_PI) - 0.5 * scatter
+        total = 0.5 * counts @ (self._determinants - self.feature_dim * _LOG_2_PI) - 0.5 * scatter
         total += self._log_weights(counts, ivectors, covariances)
         bent = np.matmul(quadratic, ivectors[..., None])[..., 0]
         total += (ivectors * (linear - 0.5 * bent)).sum(axis=1)

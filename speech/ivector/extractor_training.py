@@ -250,10 +250,11 @@ class ExtractorAccumulator:
         if not held:
             return
         counts, sums = self._counts[:held], self._sums[:held]
-        means, covariances = extractor.distribution(counts, sums)
+        terms = extractor.terms(counts, sums)
+        means, covariances = extractor.distribution(counts, terms)
         if self._objective:
             scatter = self._scatter[:held] if len(stats.squares) else None
-            objectives = extractor.objective(counts, sums, means, covariances, scatter)
+            objectives = extractor.objective(counts, sums, terms, means, covariances, scatter)
             stats.objective += float(objectives.sum())
         second = packed(covariances + means[:, :, None] * means[:, None, :])
         stats.counts += counts.sum(axis=0)

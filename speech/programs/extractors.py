@@ -249,11 +249,12 @@ class _Extraction:
             )
             scale, frames = scale * shrunk, options.max_count
         counts, sums = scale * counts[None], scale * sums[None]
-        ivector = extractor.distribution(counts, sums)[0]
+        terms = extractor.terms(counts, sums)
+        ivector = extractor.distribution(counts, terms)[0]
         if options.compute_objf_change:
             default = np.zeros_like(ivector)
             default[:, 0] = extractor.prior_offset
-            both = [extractor.objective(counts, sums, each) for each in (default, ivector)]
+            both = [extractor.objective(counts, sums, terms, each) for each in (default, ivector)]
             gain = float((both[1] - both[0])[0])
             self._gain += gain
             options.program.vlog(

@@ -67,14 +67,15 @@ def test_ivectors_are_those_of_the_formula():
             precision = unpacked(model.precisions[gaussian])
             quadratic += weight * projection.T @ precision @ projection
             linear += weight * projection.T @ precision @ row
-    means, covariances = model.distribution(counts[None], sums[None])
+    terms = model.terms(counts[None], sums[None])
+    means, covariances = model.distribution(counts[None], terms)
     np.testing.assert_allclose(means[0], np.linalg.solve(quadratic, linear), rtol=1e-9)
     np.testing.assert_allclose(covariances[0], np.linalg.inv(quadratic), rtol=1e-9, atol=1e-12)
     # The mean is where the objective is greatest.
-    best = model.objective(counts[None], sums[None], means)
+    best = model.objective(counts[None], sums[None], terms, means)
     for step in 0.01 * np.eye(SIZE):
-        assert model.objective(counts[None], sums[None], means + step) < best
-        assert model.objective(counts[None], sums[None], means - step) < best
+        assert model.objective(counts[None], sums[None], terms, means + step) < best
+        assert model.objective(counts[None], sums[None], terms, means - step) < best
 
 
 @pytest.mark.parametrize("use_weights", [False, True])
