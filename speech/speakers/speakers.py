@@ -169,14 +169,7 @@ class Speakers:
         Raises:
             ShapeError: it has another number of elements.
         """
-        tested = self._compared(self._checked(vector), np.ones(1))
-        if not self._sums:
-            return []
-        counts = np.array(list(self._counts.values()), np.float64)
-        enrolled = self._compared(np.stack(list(self._sums.values())) / counts[:, None], counts)
-        found = self.plda.ratios(enrolled, counts[:, None], tested)
-        matches = [Match(name, float(each)) for name, each in zip(self._sums, found, strict=True)]
-        return sorted(matches, key=lambda match: -match.score)
+        return sorted(self._matches(self.names, vector), key=lambda match: -match.score)
 
     def verify(self, name: str, vector: Vector, threshold: float = 0.0) -> bool:
         """Whether a vector is of an enrolled speaker: whether its score is above a threshold.
@@ -185,7 +178,8 @@ class Speakers:
             OpscopeError: the speaker is not enrolled. ShapeError: as `scores`.
         """
         self._known(name)
-        return {match.name: match.score for match in self.scores(vector)}[name] > threshold
+        (match,) = self._matches([name], vector)
+        return match.score > threshold
 
     def identify(self, vector: Vector, threshold: float = 0.0) -> str | None:
         """The enrolled speaker whom a vector fits best, or None for a stranger.
@@ -195,6 +189,16 @@ class Speakers:
         """
         best = self.scores(vector)[:1]
         return best[0].name if best and best[0].score > threshold else None
+
+    def _matches(self, names: list[str], vector: Vector) -> list[Match]:
+        """How well a vector fits some of the enrolled speakers."""
+        tested = self._compared(self._checked(vector), np.ones(1))
+        if not names:
+            return []
+        counts = np.array([self._counts[name] for name in names], np.float64)
+        means = np.stack([self._sums[name] for name in names]) / counts[:, None]
+        found = self.plda.ratios(self._compared(means, counts), counts[:, None], tested)
+        return [Match(name, float(each)) for name, each in zip(names, found, strict=True)]
 
     def _known(self, name: str) -> None:
         if name not in self._sums:
