@@ -5,8 +5,6 @@ A block goes over a row; CuPy would start a kernel for each of a handful of step
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...framework.fusion.device_kernels import by_blocks, elementwise, takes
@@ -15,7 +13,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import lookup
 from ..loss.class_targets import label_weight, reshaped
 from ..loss.cross_entropy import softmax_cross_entropy
-from ..loss.labels import COUNTS, bad_label, bind_labels
+from ..loss.labels import COUNTS, bad_label, label_numbers
 
 _TEXT = f"""{COUNTS}
 KERNEL cross_entropy(const real *x, const int64 *labels, real *out, real *softmax, int64 *note,
@@ -52,39 +50,35 @@ KERNEL cross_entropy_grad(const real *softmax, const int64 *labels, const real *
 """
 
 
-def _by_class(k: KernelArgs, *slots: str) -> tuple[Any, int, int] | None:
-    """Labels that are class numbers, rows and classes; None where kernels do not fit."""
-    first = k[slots[0]]
-    if k.attrs["soft_label"] or reshaped(k) or not first.size:
-        return None
-    if not takes(*(k.get(slot) for slot in slots)):
-        return None
-    classes = first.shape[-1]
-    return bind_labels(k, classes), first.size // classes, classes
+def _fits(k: KernelArgs, *slots: str) -> bool:
+    """Whether labels are class numbers, and kernels take the arrays of slots; the first has some
+    element."""
+    plain = not (k.attrs["soft_label"] or reshaped(k)) and k[slots[0]].size > 0
+    return plain and takes(*(k.get(slot) for slot in slots))
 
 
 def _cross_entropy(k: KernelArgs) -> Call | None:
-    found = _by_class(k, "x", "out", "softmax")
-    if found is None or k["x"].dtype != k["out"].dtype:
+    x, out = k["x"], k["out"]
+    if not _fits(k, "x", "out", "softmax") or x.dtype != out.dtype:
         return None
-    labels, rows, classes = found
+    classes = x.shape[-1]
+    labels, load = label_numbers(k)
     note = k.note("label", bad_label(k, classes))
     numbers = np.int64(classes), np.int64(k.attrs["ignore_index"])
-    given = k["x"], labels.values, k["out"], k.get("softmax"), note, *numbers
-    call = by_blocks(k.xp, _TEXT, "cross_entropy", k["x"].dtype, rows, given)
-    return in_order(*labels.load, call)
+    given = x, labels, out, k.get("softmax"), note, *numbers
+    call = by_blocks(k.xp, _TEXT, "cross_entropy", x.dtype, x.size // classes, given)
+    return in_order(*load, call)
 
 
 def _cross_entropy_grad(k: KernelArgs) -> Call | None:
-    found = _by_class(k, "softmax", "out_grad", "x_grad")
-    if found is None:
+    if not _fits(k, "softmax", "out_grad", "x_grad"):
         return None
-    labels, _, classes = found
-    size = k["x_grad"].size
-    numbers = np.int64(size), np.int64(classes), np.int64(k.attrs["ignore_index"])
-    given = k["softmax"], labels.values, k["out_grad"], k["x_grad"], *numbers
-    call = elementwise(k.xp, _TEXT, "cross_entropy_grad", k["x_grad"].dtype, size, given)
-    return in_order(*labels.load, call)
+    x_grad = k["x_grad"]
+    labels, load = label_numbers(k)
+    numbers = (np.int64(n) for n in (x_grad.size, x_grad.shape[-1], k.attrs["ignore_index"]))
+    given = k["softmax"], labels, k["out_grad"], x_grad, *numbers
+    call = elementwise(k.xp, _TEXT, "cross_entropy_grad", x_grad.dtype, x_grad.size, given)
+    return in_order(*load, call)
 
 
 def _label_weight(k: KernelArgs) -> Call | None:
@@ -93,12 +87,12 @@ def _label_weight(k: KernelArgs) -> Call | None:
         return None
     if weight is not None and weight.dtype != out.dtype:
         return None
-    labels = bind_labels(k, classes)
+    labels, load = label_numbers(k)
     note = k.note("label", bad_label(k, classes))
     numbers = np.int64(out.size), np.int64(classes), np.int64(k.attrs["ignore_index"])
-    given = labels.values, weight, out, note, *numbers
+    given = labels, weight, out, note, *numbers
     call = elementwise(k.xp, _TEXT, "label_weight", out.dtype, out.size, given)
-    return in_order(*labels.load, call)
+    return in_order(*load, call)
 
 
 for _entry, _kernel in (

@@ -58,20 +58,26 @@ class Labels(NamedTuple):
     check: Call
 
 
-def bind_labels(k: KernelArgs, classes: int) -> Labels:
-    """The input `label` of an operator whose x has so many `classes`."""
+def label_numbers(k: KernelArgs) -> tuple[Any, list[Call]]:
+    """The input `label` as `Labels.values`, and their `load`; nothing is checked."""
     samples = count(k.shape("x")[:-1])
     matrix, load = as_rows(k, k["label"], samples, 1)
     values = matrix[:, 0]
     if values.dtype != "int64":
         narrow = values
         values = k.scratch((samples,), "int64")
-        # One integer type for all kernels, and the check below reads it as unsigned numbers of 8
+        # One integer type for all kernels, and `bind_labels` reads it as unsigned numbers of 8
         # bytes.
         load = [*load, partial(k.xp.copyto, values, narrow, casting="unsafe")]
+    return values, load
+
+
+def bind_labels(k: KernelArgs, classes: int) -> Labels:
+    """The input `label` of an operator whose x has so many `classes`."""
+    values, load = label_numbers(k)
     ignored = k.attrs["ignore_index"]
     is_class = 0 <= ignored < classes
-    if k.xp is not np and samples and classes:
+    if k.xp is not np and values.size and classes:
         return Labels(values, load, _noted(k, values, classes))
     # Seen as unsigned numbers negative labels are the largest: one pass checks both bounds.
     greatest = values.view("u8").max
@@ -88,7 +94,7 @@ def bind_labels(k: KernelArgs, classes: int) -> Labels:
         return valid & (values != ignored) if is_class else valid
 
     # The largest of no labels does not exist.
-    return Labels(values, load, check if samples else _nothing_to_check)
+    return Labels(values, load, check if values.size else _nothing_to_check)
 
 
 def _nothing_to_check() -> None:
