@@ -133,7 +133,8 @@ def by_data(k: KernelArgs, work: Work, s: Shapes, grad: Any, w: Any, x_grad: Any
             numbers = np.array(
                 [ky * w.shape[3] + kx for ky, _ in down for kx, _ in right], np.int64
             )
-            pixels = np.arange(count[0])[:, None] * seen.row + np.arange(count[1]) * seen.pixel
+            high, wide = (np.arange(size, dtype=np.int64) for size in count)
+            pixels = high[:, None] * seen.row + wide * seen.pixel
             phase = Phase(
                 at,
                 pack(k, work, w, 0 if s.deep else 1, numbers),

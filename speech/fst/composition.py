@@ -50,7 +50,8 @@ class States:
 def second_key(word: np.ndarray, over: np.ndarray | int, ahead: np.ndarray) -> np.ndarray:
     """The second key of states; the first one is made of `s1` and `s2`."""
     bits = (ahead + np.float32(0)).view(np.uint32).astype(np.int64)  # -0 is 0
-    return ((word + 1) << _WORD_SHIFT) | (np.int64(over) << _FILTER_SHIFT) | bits
+    passed = word.astype(np.int64, copy=False) + 1  # NumPy's own integers may have 32 bits
+    return (passed << _WORD_SHIFT) | (np.int64(over) << _FILTER_SHIFT) | bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ class Composition:
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         """The keys of the start state, [1] each."""
-        first = np.array([self._one.start << 32 | self._two.start])
+        first = np.array([self._one.start << 32 | self._two.start], np.int64)
         return first, second_key(np.array([NONE]), 0, np.zeros(1, np.float32))
 
     def finals(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -66,9 +66,11 @@ class TestAttention(OpTest):
         yield Case(side_by_side, {"heads": 3})
         yield Case(side_by_side | {"mask": ALLOWED}, {"heads": 3, "causal": True})
         yield Case(side_by_side | {"mask": ALLOWED, "key_mask": KEYS[:, 2:]}, {"heads": 3})
-        cached = arrays((2, 3, 2, 4), (2, 3, 9, 4), (2, 3, 9, 7)) | {"past": np.array([0, 6])}
+        cached = arrays((2, 3, 2, 4), (2, 3, 9, 4), (2, 3, 9, 7)) | {
+            "past": np.array([0, 6], np.int64)
+        }
         yield Case(cached, {"causal": True})
-        cached = arrays((2, 2, 6), (2, 9, 6), (2, 9, 9)) | {"past": np.array([7, 1])}
+        cached = arrays((2, 2, 6), (2, 9, 6), (2, 9, 9)) | {"past": np.array([7, 1], np.int64)}
         yield Case(cached | {"key_mask": np.tile(KEYS, 2)[:, :9]}, {"heads": 3, "causal": True})
         yield Case(cached, {"heads": 3, "causal": True}, train=False)
 

@@ -11,7 +11,7 @@ class TestCacheAppend(OpTest):
     type = "cache_append"
 
     def cases(self, rng):
-        past = np.array([0, 3])
+        past = np.array([0, 3], np.int64)
         yield Case(
             {"cache": rng.normal(size=(2, 5, 3)), "x": rng.normal(size=(2, 2, 3)), "past": past}
         )
@@ -27,7 +27,7 @@ class TestCacheAppend(OpTest):
         return {"out": out}
 
     def test_refuses(self):
-        cache, x, past = np.zeros((2, 4, 3)), np.zeros((2, 2, 3)), np.array([0, 3])
+        cache, x, past = np.zeros((2, 4, 3)), np.zeros((2, 2, 3)), np.array([0, 3], np.int64)
         with pytest.raises(RunError, match="2 rows do not fit after 3 into a cache of 4"):
             self.output(Case({"cache": cache, "x": x, "past": past}))
         self.refuses("6 rows do not go", {"cache": cache, "x": np.zeros((2, 6, 3)), "past": past})

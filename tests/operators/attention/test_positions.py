@@ -7,7 +7,7 @@ from opscope.framework.base.errors import AttributeTypeError
 from opscope.testing import Case, OpTest
 
 OFFSETS = (np.array([0, 3, 3, 5, 9]),)
-PAST = np.array([4, 0, 7, 2])
+PAST = np.array([4, 0, 7, 2], np.int64)
 COUNTED = np.array([0, 1, 2, 0, 1, 0, 1, 2, 3], np.int64)
 
 
@@ -35,7 +35,7 @@ class TestPositions(OpTest):
     def test_refuses(self):
         self.refuses("out of range", {"x": np.zeros(3)})
         self.refuses(
-            "wants x to carry sequences", {"x": np.zeros((3, 2)), "past": np.zeros(3, int)}
+            "wants x to carry sequences", {"x": np.zeros((3, 2)), "past": np.zeros(3, np.int64)}
         )
 
 

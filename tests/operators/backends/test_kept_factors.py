@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -318,6 +319,7 @@ def test_what_only_reads_hands_nothing_out(tmp_path: Path) -> None:
     assert net.kept() == {"w", "u"}
 
 
+@pytest.mark.skipif(sys.platform == "emscripten", reason="it has no threads")
 def test_several_threads_predict(tmp_path: Path) -> None:
     net = Net()
     opscope.save(net.b, net.scope, tmp_path / "net.pb")

@@ -135,6 +135,7 @@ def test_without_mkl(files: Any, forgotten: None, monkeypatch: Any) -> None:
     np.testing.assert_allclose(scope.numpy("y"), wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.skipif(sys.platform == "emscripten", reason="it has no processes")
 def test_mkl_is_not_loaded_by_importing() -> None:
     code = (
         "import opscope.operators.backends.gemm_backends;"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.cpu import threads
-from opscope.framework.fusion import chains, team
+from opscope.framework.fusion import chains, native, team
 from opscope.operators.backends import blas, mkl, parts, row_products, vector_products
 
 pytestmark = pytest.mark.skipif(not chains.available(), reason="no native library")
@@ -99,6 +99,7 @@ class TestVectors:
             assert vector_products.task(arrays, how, (1.0, 0.0), None) is None
 
 
+@pytest.mark.skipif(native.load("dot_products", "float") is None, reason="GCC alone compiles them")
 class TestFewRows:
     """Products of few rows with a matrix that lies in columns."""
 
