@@ -194,7 +194,7 @@ class Listener:
 
 
 def _spoken(utterance: Utterance, alternatives: int, phones: bool) -> Iterator[Spoken]:
-    """What is told of an utterance, where it has words."""
+    """An utterance as transcripts have it; nothing, where it has no words."""
     words = utterance.words()
     if words:
         yield Spoken(

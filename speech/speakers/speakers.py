@@ -64,10 +64,7 @@ class Speakers:
         self._sums: dict[str, np.ndarray] = {}
         self._counts: dict[str, int] = {}
         rows, columns = (plda.dim, plda.dim) if transform is None else transform.shape
-        if mean is not None:
-            self.columns = len(mean)
-        else:
-            self.columns = columns
+        self.columns = columns if mean is None else len(mean)
         if rows != plda.dim or columns not in (self.columns, self.columns + 1):
             raise ShapeError(
                 f"LDA {rows} x {columns} with a mean of {self.columns} elements and PLDA of"

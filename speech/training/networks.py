@@ -50,12 +50,12 @@ _XENT_RATE = 0.5 / XENT_SCALE
 
 
 def flat_start_size(hours: float) -> Size:
-    """That of the flat start, for so many hours of examples."""
+    """The size of the flat start's network, for so many hours of examples."""
     return next(size for size in _FLAT_START if hours <= size.hours)
 
 
 def tdnnf_size(hours: float) -> Size:
-    """That of the factorized network."""
+    """The size of the factorized network, for so many hours of examples."""
     return next(size for size in _TDNNF if hours <= size.hours)
 
 

@@ -124,8 +124,8 @@ def at_length(audio: Audio, frames: int) -> np.ndarray:
 def write_features(
     utterances: list[Recorded], rate: int, options: RecognizerOptions, folder: str
 ) -> None:
-    """Write `feats.ark` with copies of utterances, KEY-1, KEY-2 ..., of allowed
-    lengths, `mfcc.conf`, and `moments.mat`: means and deviations of the columns, float64, [2, dim].
+    """Write `feats.ark` with copies of utterances, KEY-1, KEY-2 ..., of allowed lengths;
+    `mfcc.conf`; and `moments.mat`: means and deviations of the columns, float64, [2, dim].
 
     Raises:
         FormatError: a recording cannot be read any more. SaveError: a file cannot be written.
