@@ -155,13 +155,13 @@ def transcribe(
     _speaker_model(speakers)  # what is wrong with it is reported once
     if streamed:
         opened = Model(model, dither=dither, reproducible=reproducible)
+        hertz = rate or 16000
         if microphone:
             from ..audio.microphone import Microphone
 
-            hertz = float(rate or 16000)
             _print("microphone", iter(Microphone(hertz, device)), opened, job, hertz)
         else:
-            _stream(opened, files, job, rate or 16000)
+            _stream(opened, files, job, hertz)
         return
     targets = targets_of(files, ENDINGS[form], output)
     heading = "{}:".format if form == "txt" and len(files) > 1 and output is None else None
