@@ -162,9 +162,11 @@ def scattered_groups(graph: NetGraph, keep: Container[str] = ()) -> set[str]:
     numbers = {key: number for number, key in enumerate(graph.items)}
     sources: list[list[int]] = [[] for _ in numbers]
     for edge in graph.edges:
-        ends = numbers.get(edge.source, 0), numbers.get(edge.target, 0)
-        if not edge.delayed and ends[0] < ends[1]:
-            sources[ends[1]].append(ends[0])
+        source, target = numbers.get(edge.source), numbers.get(edge.target)
+        if edge.delayed or source is None or target is None:  # None: an operator with a net inside
+            continue
+        if source < target:
+            sources[target].append(source)
     members: dict[str, list[int]] = {}
     for key, item in graph.items.items():
         for group in item.path:
