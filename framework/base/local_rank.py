@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from .settings import switch
 
@@ -17,8 +18,14 @@ _OWN_GPUS = ("SLURM_GPUS_PER_TASK",)
 
 
 def local_rank() -> int | None:
-    """The number of this process among those that were launched on its machine; None without."""
-    for name in _NUMBERS:
+    """The number of this process among the processes that were launched on its machine; None
+    without a launcher."""
+    return first_number(_NUMBERS)
+
+
+def first_number(names: Iterable[str]) -> int | None:
+    """The number in the first of some environment variables that has one; None where none has."""
+    for name in names:
         text = os.environ.get(name, "")
         if text.isdecimal() and text.isascii():
             return int(text[:9])

@@ -6,6 +6,7 @@ import os
 import time
 from contextlib import suppress
 
+from ..base.local_rank import first_number
 from ..base.settings import switch
 
 _COUNTS = (
@@ -19,11 +20,8 @@ _NUMBERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 def launched_ranks() -> int:
     """How many processes a launcher of MPI has started, this one among them; 1 without one."""
-    for name in _COUNTS:
-        text = os.environ.get(name, "")
-        if text.isdecimal() and text.isascii():
-            return int(text[:9])
-    return 1
+    count = first_number(_COUNTS)
+    return 1 if count is None else count
 
 
 class RollCall:
