@@ -254,7 +254,8 @@ class TableWriter:
     """Writes a table, entry by entry; to be used in a `with` block.
 
     Args:
-        wspecifier: e.g. `ark,t:out.ark` or `ark,scp:out.ark,out.scp`.
+        wspecifier: e.g. `ark,t:out.ark` or `ark,scp:out.ark,out.scp`; or what it stands for, where
+            names of files may have commas.
         kind: of the values, by its name in `table_kinds.KINDS`.
         pipes: which commands may run; None: as the switch `OPSCOPE_PIPES` says.
 
@@ -263,8 +264,11 @@ class TableWriter:
         SaveError: a file cannot be written.
     """
 
-    def __init__(self, wspecifier: str, kind: str | Kind, *, pipes: Pipes = None) -> None:
-        self.specifier = WriteSpecifier.parse(wspecifier)
+    def __init__(
+        self, wspecifier: str | WriteSpecifier, kind: str | Kind, *, pipes: Pipes = None
+    ) -> None:
+        is_text = isinstance(wspecifier, str)
+        self.specifier = WriteSpecifier.parse(wspecifier) if is_text else wspecifier
         self.count = 0
         self._kind = kind_of(kind)
         self._pipes: Pipes = pipes

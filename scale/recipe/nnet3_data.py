@@ -14,7 +14,7 @@ from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.untrusted.opener import open_file, read_text
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.files.posterior import Posterior
-from ...kaldi.tables.specifiers import ReadSpecifier
+from ...kaldi.tables.specifiers import ReadSpecifier, WriteSpecifier
 from ...kaldi.tables.tables import (
     RandomAccessTable,
     TableWriter,
@@ -154,7 +154,7 @@ def make_examples(options: RecipeOptions, nnet: Nnet, folder: str, log: Log) -> 
         wanted = set(chosen[part])
         names = [name for name in utterances if name in wanted]
         archive, script = (os.path.join(folder, f"{part}.{end}") for end in ("ark", "scp"))
-        with TableWriter(f"ark,scp:{archive},{script}", "example") as writer:
+        with TableWriter(WriteSpecifier(archive, script), "example") as writer:
             for key, example in source.examples(names):
                 writer.write(key, example)
         counts[part] = writer.count

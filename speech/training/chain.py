@@ -16,6 +16,7 @@ from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.acceptors import Matcher
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import read_fst
+from ...kaldi.tables.specifiers import WriteSpecifier
 from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.chain.denominator import DenominatorGraph
 from ...nnet3.chain.denominator_fst import denominator_fst, normalization_fst
@@ -108,7 +109,7 @@ def text_of_copies(utterances: Sequence[Recorded], copies: int) -> dict[str, str
 def example_writer(folder: str) -> TableWriter:
     """Writes `train.ark` and `train.scp`, the examples of a folder."""
     ark, scp = (os.path.join(folder, f"{_PART}.{ending}") for ending in ("ark", "scp"))
-    return TableWriter(f"ark,scp:{ark},{scp}", _KIND)
+    return TableWriter(WriteSpecifier(ark, scp), _KIND)
 
 
 class ChainTraining(EpochTraining):

@@ -150,7 +150,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(trained, tmp_path):
     def quiet(line: str) -> None:
         pass
 
-    model, work = tmp_path / "le modèle", tmp_path / "le modèle.work"
+    model, work = tmp_path / "le modèle, à côté", tmp_path / "le modèle, à côté.work"
     assert train(data, f"{model}/", stop_after="features", log=quiet, jobs=2, **options) is None
     with pytest.raises(RuntimeError, match="killed"):
         train(data, model, log=killed, **options)
