@@ -165,7 +165,7 @@ class TestAttention(OpTest):
     def test_refuses(self):
         attrs = {"heads": 2, "key_dim": 3, "value_dim": 2, "context": 3, "key_scale": 0.6}
         attrs |= {"first_query": 2, "shift": 2, "rows": 6}
-        self.refuses("those of all heads", {"x": np.zeros((10, 21))}, attrs)
+        self.refuses("the columns of all heads must agree", {"x": np.zeros((10, 21))}, attrs)
         self.refuses("rows up to 9", {"x": np.zeros((9, 22))}, attrs)
 
 
