@@ -1165,7 +1165,7 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Any function of 8-bit integers, by its 256 values: out = table[x], where the bits of x
-        count as those of an unsigned number."""
+        count as an unsigned number's."""
     def cache_append(
         self,
         cache: Var | str,
@@ -1278,8 +1278,8 @@ class BuilderMethods:
         the labels of sequence i in their order, wherever in time, each for one row or several,
         with blanks in between; between two equal labels there is one at least. x holds logits
         (or log-probabilities: the softmax is taken here), sequences [N, C], or [B, T, C] where
-        all have T rows. label holds as many sequences, of any lengths, empty ones too. Where the
-        rows are too few for the labels, out is infinite and the gradient NaN, or with
+        all have T rows. label holds as many sequences, of any lengths, also empty ones. Where
+        the rows are too few for the labels, out is infinite and the gradient NaN, or with
         `zero_infinity` both are 0."""
     def cumprod(
         self,
@@ -1291,7 +1291,7 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Running product along an axis: out[i] = x[0] * ... * x[i]. Integers are multiplied as
-        int64. The gradient is right for zeros too."""
+        int64. The gradient is also right for zeros."""
     def cumsum(
         self,
         x: Var | str,
@@ -1421,7 +1421,7 @@ class BuilderMethods:
         *,
         name: str = "",
     ) -> Var:
-        """out = e ** x - 1, exact for small x too."""
+        """out = e ** x - 1, also exact for small x."""
     def eye(
         self,
         *,
@@ -1628,8 +1628,8 @@ class BuilderMethods:
         maximum: float = 1.0,
         name: str = "",
     ) -> Var:
-        """Hyperbolic tangent in three straight lines: out = min(max(x, minimum), maximum).
-        Unlike that of `clip`, the gradient is 0 at both limits."""
+        """Hyperbolic tangent in three straight lines: out = min(max(x, minimum), maximum). The
+        gradient is 0 at both limits, unlike the gradient of `clip`."""
     def hardmax(
         self,
         x: Var | str,
@@ -1652,7 +1652,7 @@ class BuilderMethods:
     ) -> Var:
         """He's initial weights for rectified units: mean 0, variance 2 / ((1 + slope^2) fan_in).
         A matrix is [fan_in, fan_out]; a convolution's filters are [channels out, channels in,
-        ...], whose fans count the filter's places too."""
+        ...], whose fans also count the filter's places."""
     def hinge_loss(
         self,
         x: Var | str,
@@ -1837,7 +1837,7 @@ class BuilderMethods:
         *,
         name: str = "",
     ) -> Var:
-        """out = log(1 + x), exact for small x too; NaN below -1."""
+        """out = log(1 + x), also exact for small x; NaN below -1."""
     def log2(
         self,
         x: Var | str,
@@ -1935,8 +1935,8 @@ class BuilderMethods:
         dtype: Any,
         name: str = "",
     ) -> Var:
-        """A gradient of the loss itself from that of the scaled loss: out = grad_scale * x, in
-        the dtype `dtype`; without grad_scale a mere conversion."""
+        """A gradient of the loss itself from a gradient of the scaled loss: out = grad_scale *
+        x, in the dtype `dtype`; without grad_scale a mere conversion."""
     def loss_scale_update(
         self,
         scale: Var | str,
@@ -2082,8 +2082,8 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Weighted mean of a padded batch: out [] = sum(mask x) / sum(mask), where mask [S, T]
-        is that of `sequence_mask`, or any weights, and goes for all that x [S, T, ...] holds
-        there. Where mask is 0 x does not count, even if it is NaN. A mask of zeros gives 0."""
+        is made by `sequence_mask`, or any weights, and holds for all of x [S, T, ...] there.
+        Where mask is 0 x does not count, even if it is NaN. A mask of zeros gives 0."""
     def master_store(
         self,
         x: Var | str,
@@ -2131,7 +2131,7 @@ class BuilderMethods:
         """Product with a matrix of 4 or 8 bits: out = x m + bias. Column n of m is row n of w,
         cut into blocks; element q of block b stands for scale[n, b] * (q - zero[n, b]). Of 4
         bits two lie in a byte, the first one in its lower half. With `int8_x` x is rounded as
-        well, each block of a row to 127 steps of its largest size, and sums are those of
+        well, each block of a row to 127 steps of its largest size, and sums are sums of
         integers."""
     def max_pool1d(
         self,
@@ -2314,8 +2314,8 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Numbers 0, 1, 2, ... along an axis of x: out [size of the axis]. Where x carries
-        sequences and the axis is that of their rows, each sequence begins at 0. By default the
-        axis before the last: T of [N, T, D], and the rows of sequences [rows, D]. With `past`
+        sequences and the axis holds their rows, each sequence begins at 0. By default the axis
+        before the last: T of [N, T, D], and the rows of sequences [rows, D]. With `past`
         sequence n begins at past[n]: out [N, size of the axis], or, where x carries sequences,
         [rows]."""
     def pow(
@@ -2426,8 +2426,8 @@ class BuilderMethods:
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
-        """Whether all elements over axes hold; True for no elements. Numbers other than 0 hold,
-        NaN too."""
+        """Whether all elements over axes hold; True for no elements. Numbers other than 0 count
+        as true, also NaN."""
     def reduce_any(
         self,
         x: Var | str,
@@ -2436,8 +2436,8 @@ class BuilderMethods:
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
-        """Whether any element over axes holds; False for no elements. Numbers other than 0 hold,
-        NaN too."""
+        """Whether any element over axes holds; False for no elements. Numbers other than 0 count
+        as true, also NaN."""
     def reduce_max(
         self,
         x: Var | str,
@@ -2473,8 +2473,8 @@ class BuilderMethods:
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
-        """Product over axes. Integers and booleans are multiplied as int64. The gradient is
-        right for zeros too."""
+        """Product over axes. Integers and booleans are multiplied as int64. The gradient is also
+        right for zeros."""
     def reduce_std(
         self,
         x: Var | str,
@@ -2621,9 +2621,9 @@ class BuilderMethods:
         T, S] or [N, heads, T, S]: booleans are true where a query may look, floats are added.
         `key_mask` [N, S] says the same of keys, for all queries; N is the first axis. `causal`
         lets row t see the keys 0 .. t alone; with `past` 0 .. past[n] + t, where keys and values
-        are those of a cache, to which the rows of the query were appended. A row that sees
-        nothing gives zeros, and has no gradient. While training, `dropout` sets weights to 0
-        with that probability and divides the others by 1 - dropout."""
+        come from a cache, to which the rows of the query were appended. A row that sees nothing
+        gives zeros, and has no gradient. While training, `dropout` sets weights to 0 with that
+        probability and divides the others by 1 - dropout."""
     def scatter_add(
         self,
         x: Var | str,
@@ -2659,7 +2659,7 @@ class BuilderMethods:
         *,
         name: str = "",
     ) -> Var:
-        """Sequences joined end to end: sequence i of out is that of the first x, then that of
+        """Sequences joined end to end: sequence i of out is sequence i of the first x, then of
         the second, and so on. Each x is [N_j, ...]; out is [sum of N_j, ...]. All hold as many
         sequences; of two levels the innermost are joined and the outer ones must be equal. To
         put features side by side use `concat`."""
@@ -2695,7 +2695,7 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """One row of x for each sequence of `like`, repeated over its rows: x [S, ...] -> out
-        [N, ...] with the offsets of like [N, ...]. Its sequences are those of `level`: -1, the
+        [N, ...] with the offsets of like [N, ...]. `level` selects its sequences: -1, the
         innermost; 0, the outermost. Empty sequences give nothing."""
     def sequence_length(
         self,
@@ -2773,7 +2773,7 @@ class BuilderMethods:
     ) -> Var:
         """Rows moved in time: out[t] = x[t - by] within each sequence, x and out [N, ...]. by >
         0 delays (CNTK's PastValue), by < 0 advances (FutureValue). Rows whose source lies
-        outside their sequence are `fill`, or those of `boundary`: [1, ...] for all, or [S, ...],
+        outside their sequence are `fill`, or rows of `boundary`: [1, ...] for all, or [S, ...],
         one for each sequence."""
     def sequence_slice(
         self,
@@ -2785,8 +2785,8 @@ class BuilderMethods:
         length: int = -1,
         name: str = "",
     ) -> Var:
-        """A part of every sequence of x [N, ...]. With attributes alone it is that of a Python
-        slice, x[start : start + length], and may be shorter or empty where the sequence is. With
+        """A part of every sequence of x [N, ...]. With attributes alone it is a Python slice,
+        x[start : start + length], and may be shorter or empty where the sequence is. With
         `offset` [S] it begins at row offset[i] of sequence i, has `length` rows or, where `like`
         is given, as many as sequence i of like, and must lie within the sequence. (Lengths are
         offsets, known before a run; where a part begins may be data.)"""
@@ -2887,7 +2887,7 @@ class BuilderMethods:
         steps: int | Sequence[int] = ...,
         name: str = "",
     ) -> Var:
-        """A range along each of some axes, as x[start:end:step] in Python, negative steps too."""
+        """A range along each of some axes, as x[start:end:step] in Python, also negative steps."""
     def smooth_l1_loss(
         self,
         x: Var | str,
@@ -3120,4 +3120,4 @@ class BuilderMethods:
     ) -> Var:
         """Glorot's initial weights: mean 0, variance 2 gain^2 / (fan_in + fan_out). A matrix is
         [fan_in, fan_out]; a convolution's filters are [channels out, channels in, ...], whose
-        fans count the filter's places too."""
+        fans also count the filter's places."""
