@@ -12,7 +12,8 @@ from .adapt import adapt as adapted
 
 @click.command()
 @click.argument("model")
-@click.argument("out")
+@click.argument("out", required=False)
+@click.option("--out", "named_out", metavar="OUT", help="OUT, by name.")
 @click.option(
     "--words",
     "--add",
@@ -48,13 +49,16 @@ from .adapt import adapt as adapted
     help="Cost of each new word that the grammar lacks, -log of its probability; by default the"
     " median of the grammar's words.",
 )
-def adapt(model: str, out: str, **options: Any) -> None:
+def adapt(model: str, out: str | None, named_out: str | None, **options: Any) -> None:
     """Write OUT, a copy of the Vosk folder MODEL with new words, another grammar, or both.
 
     The words and their phones are printed as lines of a lexicon. A folder with HCLG.fst wants --lm
     or --text.
     """
-    made = adapted(model, out, **options)
+    wanted = [path for path in (out, named_out) if path is not None]
+    if len(wanted) != 1:
+        raise click.UsageError("OUT, where the copy is written, is wanted once")
+    made = adapted(model, wanted[0], **options)
     for word, phones in made.words:
         click.echo(f"{word} {' '.join(phones)}")
     click.echo(

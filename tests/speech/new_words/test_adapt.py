@@ -111,7 +111,11 @@ def test_another_grammar(static: bool, tmp_path: Path) -> None:
     (tmp_path / "text").write_text(SENTENCES)
     (tmp_path / "words").write_text("aa a a\n")
     options = ["--add", str(tmp_path / "words"), "--text", str(tmp_path / "text")]
-    done = CliRunner().invoke(main, ["adapt", str(folder), str(tmp_path / "out"), *options])
+    out = "--out", str(tmp_path / "out")
+    for wrong in ((), (out[1], *out)):
+        done = CliRunner().invoke(main, ["adapt", str(folder), *options, *wrong])
+        assert done.exit_code == 2 and "is wanted once" in done.output
+    done = CliRunner().invoke(main, ["adapt", str(folder), *options, *out])
     assert done.exit_code == 0, done.output
     model = Model(tmp_path / "out")
     assert heard(model, "a_B a_E", "b_B a_E", "c_S") == "aa ba c"
