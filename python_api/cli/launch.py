@@ -83,7 +83,7 @@ def launch(
     environment.setdefault("OPSCOPE_COMMUNICATOR", "mpi")
     if timeout is not None:
         environment["OPSCOPE_RANKS_WAIT"] = repr(timeout)
-    if device:
+    if device or share_gpus:
         environment |= _places(device, share_gpus, None if slurm else ranks)
     sys.stdout.flush()
     with TemporaryDirectory(prefix="opscope-launch-") as folder:
@@ -112,13 +112,15 @@ def _places(device: str, share: bool, ranks: int | None) -> dict[str, str]:
         ranks: of this machine; None where it is not known how many these are.
 
     Raises:
-        OpscopeError: no such place, or the ranks would share GPUs without being asked to.
+        OpscopeError: no such place; the ranks would share GPUs without being asked to, or are asked
+            to and have none.
     """
     from ...framework.base.backend import Place, parse_place
     from ...framework.base.errors import OpscopeError
 
-    place = parse_place(device)
-    if place.kind == "cpu":
+    if parse_place(device or "cpu").kind == "cpu":
+        if share:
+            raise OpscopeError("launch: --share-gpus goes with --device gpu")
         return {"OPSCOPE_DEVICE": device}
     count = Place("gpu").xp.cuda.runtime.getDeviceCount()
     named = device != "gpu"  # one for all

@@ -114,6 +114,9 @@ def test_ranks_on_gpus(started, tmp_path):
         ):
             code, told, seen = started("-n", "3", "--device", device, "work.py")
             assert code == 1 and why in told and not seen
+    for device in ([], ["--device", "cpu"]):
+        code, told, seen = started("-n", "2", "--share-gpus", *device, "work.py")
+        assert code == 1 and "--share-gpus goes with --device gpu" in told and not seen
 
 
 def test_what_is_missing_is_named(started, monkeypatch, tmp_path):
