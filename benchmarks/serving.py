@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -196,6 +196,13 @@ async def vanish(address: str, data: bytes, kills: int, connects: int) -> None:
         await asyncio.gather(*(connected(client) for _ in range(connects)))
 
 
+def _timed(pid: int, clients: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    """What clients measure, and the CPU seconds of the server meanwhile."""
+    before = state_of(pid)["cpu"]
+    told = asyncio.run(clients)
+    return told | {"cpu": state_of(pid)["cpu"] - before}
+
+
 def measured(side: str, folder: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """All measurements of one server."""
     sentences = [samples_of(arguments.data, name, 0) for name in SENTENCES]
@@ -204,9 +211,7 @@ def measured(side: str, folder: str, arguments: argparse.Namespace) -> dict[str,
     with server_of(side, folder) as (address, pid):
         asyncio.run(together(address, sentences, live=False))  # what is made once
         for count in arguments.live:
-            before = state_of(pid)["cpu"]
-            told = asyncio.run(together(address, [long] * count, live=True))
-            told["cpu"] = state_of(pid)["cpu"] - before
+            told = _timed(pid, together(address, [long] * count, live=True))
             found["live"].append(told)
             print(
                 f"{side}: {count} live streams of {arguments.seconds:g} s: the last word after"
@@ -216,9 +221,7 @@ def measured(side: str, folder: str, arguments: argparse.Namespace) -> dict[str,
             )
         for count in arguments.files:
             signals = [sentences[number % len(sentences)] for number in range(count)]
-            before = state_of(pid)["cpu"]
-            told = asyncio.run(together(address, signals, live=False))
-            told["cpu"] = state_of(pid)["cpu"] - before
+            told = _timed(pid, together(address, signals, live=False))
             found["files"].append(told)
             print(
                 f"{side}: {count} files: {told['seconds']:.1f} s,"
