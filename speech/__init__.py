@@ -46,6 +46,8 @@ _HOMES = {
     "AlignLexicon": ".lattice.align_lexicon",
     **dict.fromkeys(("timed_words", "timed_phones", "ctm_lines"), ".lattice.times"),
     "Model": ".recognize.model",
+    **dict.fromkeys(("CtcModel",), ".ctc.model"),
+    "CtcTokens": ".ctc.tokens",
     **dict.fromkeys(("transcribe", "recognized", "Transcript", "Spoken"), ".recognize.transcript"),
     **dict.fromkeys(("KaldiRecognizer", "EndpointerMode"), ".recognize.kaldi_recognizer"),
     **dict.fromkeys(("Recognizer",), ".recognize.recognizer"),

@@ -14,6 +14,8 @@ from .audio.resample import Resampler as Resampler
 from .audio.resample import resample as resample
 from .audio.wav import Audio as Audio
 from .audio.wav import read_wav as read_wav
+from .ctc.model import CtcModel as CtcModel
+from .ctc.tokens import CtcTokens as CtcTokens
 from .features.cmvn import OnlineCmvn as OnlineCmvn
 from .features.cmvn import OnlineCmvnOptions as OnlineCmvnOptions
 from .features.cmvn import OnlineCmvnState as OnlineCmvnState

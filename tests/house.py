@@ -110,6 +110,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "graph_making",
         "pronunciation",
         "adaptation",
+        "ctc",
         "recognize",
         "speakers",
         "new_words",

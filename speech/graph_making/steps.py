@@ -90,10 +90,7 @@ def static_graph(lexicon: Fst, grammar: Fst, expansion: Expansion) -> tuple[Fst,
         FormatError: a step goes beyond the limit `graph`, or pronunciations cannot be told apart.
     """
     # Each graph has the same name: none outlives the step that reads it.
-    graph = compose(lexicon, grammar)
-    graph = _determinized(graph, "LG", log=True)
-    graph = minimize_unpushed(graph, DELTA)
-    graph, _ = push_special(graph, DELTA)
+    graph = lexicon_and_grammar(lexicon, grammar)
     context = expansion.context()
     graph = compose_context(context, graph)
     hmms, symbols = expansion.transducer(context)
@@ -104,6 +101,15 @@ def static_graph(lexicon: Fst, grammar: Fst, expansion: Expansion) -> tuple[Fst,
     graph = minimize_unpushed(graph, DELTA)
     graph = add_self_loops(graph, expansion.hmms, expansion.self_loop_scale)
     return prepared(graph, expansion.offset, "HCLG") if expansion.offset else graph, symbols
+
+
+def lexicon_and_grammar(lexicon: Fst, grammar: Fst) -> Fst:
+    """LG, determinized, minimized, its weights pushed. Raises FormatError: as `static_graph`."""
+    graph = compose(lexicon, grammar)
+    graph = _determinized(graph, "LG", log=True)
+    graph = minimize_unpushed(graph, DELTA)
+    graph, _ = push_special(graph, DELTA)
+    return graph
 
 
 def look_ahead_graphs(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import click
 
@@ -19,7 +19,7 @@ from .model import Model
 Item = TypeVar("Item")
 _Row = tuple[str, str | None, tuple[str, str]]
 """Name of a recording, where its result goes, and what `Batch.results` gives."""
-Work = Callable[[Item, Model], str]
+Work = Callable[[Item, Any], str]
 """The result of a recording. It goes to other processes, so it must be picklable."""
 
 
@@ -29,6 +29,7 @@ class Batch(Generic[Item]):
     Args:
         model: path of the folder. items: recordings. work: what is done with each.
         names: of the recordings, for messages. dither, reproducible: see `Model`.
+        opens: gives the model of the path, with these two.
     """
 
     def __init__(
@@ -39,11 +40,12 @@ class Batch(Generic[Item]):
         names: Sequence[str],
         dither: float | None = None,
         reproducible: bool = False,
+        opens: Callable[..., Any] = Model,
     ) -> None:
         self._items = items
         self._work = work
         self._names = names
-        self._model = model, dither, reproducible
+        self._model = opens, model, dither, reproducible
 
     def write(
         self,
@@ -107,13 +109,17 @@ def targets_of(names: Sequence[str], ending: str, folder: str | None) -> list[st
 
 
 def _opened(
-    work: Work[Item], path: str, dither: float | None, reproducible: bool
+    work: Work[Item],
+    opens: Callable[..., Any],
+    path: str,
+    dither: float | None,
+    reproducible: bool,
 ) -> Callable[[Item], tuple[str, str]]:
     """What is done with a recording, with the model read."""
-    return partial(_run, work, Model(path, dither=dither, reproducible=reproducible))
+    return partial(_run, work, opens(path, dither=dither, reproducible=reproducible))
 
 
-def _run(work: Work[Item], model: Model, item: Item) -> tuple[str, str]:
+def _run(work: Work[Item], model: Any, item: Item) -> tuple[str, str]:
     """The result of a recording, or nothing and what is wrong."""
     try:
         return work(item, model), ""

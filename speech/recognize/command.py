@@ -15,9 +15,8 @@ import numpy as np
 from ...framework.base.errors import OpscopeError
 from .batch import Batch, targets_of
 from .formats import ENDINGS, FORMATS, spoken_json
-from .model import Model
 from .speaker_model import SpkModel
-from .transcript import MODES, recognized
+from .transcript import MODES, AnyModel, opened_model, recognized
 from .transcript import transcribe as transcribed
 
 _BLOCK = 3200  # bytes of a stream that are read at once
@@ -36,7 +35,7 @@ class _Job:
     mode: str
     speakers: str | None = None
 
-    def __call__(self, path: str, model: Model) -> str:
+    def __call__(self, path: str, model: AnyModel) -> str:
         transcript = transcribed(
             path,
             model,
@@ -128,7 +127,8 @@ def transcribe(
 ) -> None:
     """Print what is said in FILES, recordings in WAV or whatever soundfile reads.
 
-    MODEL is the folder of a Vosk model. With - for FILE, raw 16-bit samples of one channel are
+    MODEL is the folder of a Vosk model, or an ONNX file of a CTC model, or a folder with one; see
+    docs/speech_words.md. With - for FILE, raw 16-bit samples of one channel are
     read from standard input and each utterance is printed when it is over.
     """
     if bool(files) == microphone:
@@ -154,7 +154,7 @@ def transcribe(
     job = _Job(form, phrase or None, alternatives, phones, chosen, mode, speakers)
     _speaker_model(speakers)  # what is wrong with it is reported once
     if streamed:
-        opened = Model(model, dither=dither, reproducible=reproducible)
+        opened = opened_model(model, dither=dither, reproducible=reproducible)
         hertz = rate or 16000
         if microphone:
             from ..audio.microphone import Microphone
@@ -165,13 +165,13 @@ def transcribe(
         return
     targets = targets_of(files, ENDINGS[form], output)
     heading = "{}:".format if form == "txt" and len(files) > 1 and output is None else None
-    batch = Batch(model, files, job, files, dither, reproducible)
+    batch = Batch(model, files, job, files, dither, reproducible, opened_model)
     failed = batch.write(jobs, targets, "transcribing", heading)
     if failed:
         raise OpscopeError(f"{failed} of {len(files)} files could not be transcribed")
 
 
-def _stream(model: Model, files: tuple[str, ...], job: _Job, rate: int) -> None:
+def _stream(model: AnyModel, files: tuple[str, ...], job: _Job, rate: int) -> None:
     """Print utterances of recordings, or of standard input, as they come."""
     from ..audio.read import read_audio
 
@@ -187,7 +187,9 @@ def _stream(model: Model, files: tuple[str, ...], job: _Job, rate: int) -> None:
         _print(name, blocks, model, job, hertz)
 
 
-def _print(name: str, blocks: Iterator[np.ndarray], model: Model, job: _Job, rate: float) -> None:
+def _print(
+    name: str, blocks: Iterator[np.ndarray], model: AnyModel, job: _Job, rate: float
+) -> None:
     """Print the utterances of a signal, each when it is over."""
     for each in recognized(blocks, model, rate, **job.asked()):
         if job.form == "json":

@@ -12,6 +12,8 @@ import numpy as np
 from ...framework.base.errors import OpscopeError, ShapeError
 from ..audio.read import read_audio
 from ..audio.wav import Audio
+from ..ctc.model import CtcModel, is_ctc
+from .ctc import ctc_utterance
 from .model import Model
 from .recognizer import Recognizer
 from .speaker_model import SpeakerVector, SpkModel
@@ -24,6 +26,7 @@ _VOSK_BLOCK = 4000  # where they do: what Vosk's examples read at once
 MODES = ("steady", "vosk", "kaldi")
 _NOTHING = np.empty(0, np.float32)
 
+AnyModel = Model | CtcModel
 Source = str | os.PathLike[str] | Audio | np.ndarray
 
 
@@ -79,7 +82,7 @@ class Transcript:
 
 def transcribe(
     source: Source,
-    model: Model | str | os.PathLike[str],
+    model: AnyModel | str | os.PathLike[str],
     *,
     rate: float | None = None,
     channel: int = -1,
@@ -100,7 +103,7 @@ def transcribe(
     Args:
         source: path of a recording, an `Audio`, or samples of one channel, [count], on the scale
             of 16-bit integers.
-        model: a model, or the path of its folder.
+        model: a model, or the path of its folder, see `opened_model`.
         rate: of samples in an array, in Hz; by default the model's.
         channel: of a recording with several, from 0 on; -1: the first, with a warning.
         grammar: phrases that are the only ones to be recognized.
@@ -109,7 +112,7 @@ def transcribe(
         mode: "steady": utterances end at silences, iVectors go along with the recording; see
             `Recognizer`. "vosk": as Vosk's examples have it, which read 4000 samples at once.
             "kaldi": the recording is one utterance with one iVector for all of it, as in Kaldi's
-            offline programs.
+            offline programs. To a `CtcModel` each recording is one utterance.
         speakers: a model of speakers, or the path of its folder, for their vectors.
 
     Raises:
@@ -118,7 +121,7 @@ def transcribe(
     """
     if speakers is not None and not isinstance(speakers, SpkModel):
         speakers = SpkModel(speakers)
-    model = model if isinstance(model, Model) else Model(model)
+    model = model if isinstance(model, AnyModel) else opened_model(model)
     name, samples, rate = samples_of(source, model, rate, channel)
     step = _VOSK_BLOCK if mode == "vosk" else _BLOCK
     blocks = (samples[at : at + step] for at in range(0, len(samples), step))
@@ -130,9 +133,25 @@ def transcribe(
     return Transcript(name, duration, utterances)
 
 
+def opened_model(
+    path: str | os.PathLike[str], *, dither: float | None = None, reproducible: bool = False
+) -> AnyModel:
+    """The model of a path: an ONNX file or a folder with one and its tokens is a `CtcModel`, else
+    it is the folder of a `Model`.
+
+    Raises:
+        FormatError: as these two. OpscopeError: dither and `reproducible` are of `Model` alone.
+    """
+    if not is_ctc(path):
+        return Model(path, dither=dither, reproducible=reproducible)
+    if dither is not None or reproducible:
+        raise OpscopeError(f"{os.fspath(path)}: a CTC model has neither dither nor reproducible")
+    return CtcModel(path)
+
+
 def recognized(
     blocks: Iterable[np.ndarray],
-    model: Model,
+    model: AnyModel,
     rate: float,
     *,
     grammar: Sequence[str] | None = None,
@@ -144,14 +163,19 @@ def recognized(
     """The utterances of a signal that have words, each as soon as it is over.
 
     How the signal is cut into blocks does not matter but in the mode "vosk"; in the mode "kaldi"
-    there is one utterance, which is over when the signal is. Arguments and errors as for
-    `transcribe`.
+    (and of a `CtcModel`) there is one utterance, which is over when the signal is. Arguments and
+    errors as for `transcribe`.
     """
     if mode not in MODES:
         raise OpscopeError(f"mode {mode!r}: want one of {', '.join(MODES)}")
-    if mode == "kaldi":
+    if mode == "kaldi" or isinstance(model, CtcModel):
         whole = np.concatenate([_NOTHING, *(np.asarray(block) for block in blocks)])
-        utterance = whole_utterance(model, whole, rate, grammar, speakers)
+        if isinstance(model, Model):
+            utterance = whole_utterance(model, whole, rate, grammar, speakers)
+        elif mode == "vosk" or speakers is not None:
+            raise OpscopeError(f"{model.path}: a CTC model has no mode 'vosk' and no speakers")
+        else:
+            utterance = ctc_utterance(model, whole, rate, grammar)
         yield from _spoken(utterance, alternatives, phones)
         return
     how = {"grammar": grammar, "alternatives": alternatives, "phones": phones, "mode": mode}
@@ -208,15 +232,20 @@ def _spoken(utterance: Utterance, alternatives: int, phones: bool) -> Iterator[S
 
 
 def samples_of(
-    source: Source, model: Model, rate: float | None, channel: int, name: str = ""
+    source: Source, model: AnyModel, rate: float | None, channel: int, name: str = ""
 ) -> tuple[str, np.ndarray, float]:
     """Name, samples, [count], and rate of a source; see `transcribe`; `name` is for messages."""
     if isinstance(source, np.ndarray):
         if source.ndim != 1:
             raise ShapeError(f"samples of shape {source.shape}: samples of one channel are needed")
-        return "samples", source, float(rate or model.features.options.sample_frequency)
+        return "samples", source, float(rate or _rate_of(model))
     if rate is not None:
         raise OpscopeError("a rate goes with an array of samples; recordings have their own")
     name = name or ("audio" if isinstance(source, Audio) else os.fspath(source))
     audio = source if isinstance(source, Audio) else read_audio(source)
     return name, audio.channel(channel, name), audio.rate
+
+
+def _rate_of(model: AnyModel) -> float:
+    """The sampling rate of what a model hears, in Hz."""
+    return model.rate if isinstance(model, CtcModel) else model.features.options.sample_frequency

@@ -8,18 +8,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from ...kaldi.lattices.lattice import CompactLattice, top_sorted
 from ...kaldi.lattices.operations import with_one_end, without_epsilons
+from ...kaldi.lattices.transition_ids import TransitionIds
+from ..fst.words import Words
 from ..lattice.bayes_risk import minimum_bayes_risk
 from ..lattice.best_paths import n_best
 from ..lattice.incremental import IncrementalLattice
 from ..lattice.times import single_path, timed_words
 from ..lattice.word_align import word_aligned
+from ..lattice.word_boundary import WordBoundaries
 from ..search.decoder import Decoder
-from .model import Model
 from .rescoring import Rescoring
 from .speaker_model import SpeakerVector
 
@@ -28,6 +31,29 @@ _GRAPH_SCALE = 0.9  # Vosk's
 
 SILENCE = "<eps>"
 """The text of a silence where it is listed among words."""
+
+
+class UtteranceParts(Protocol):
+    """What is known of a model's words and phones; boundaries None: not where words begin."""
+
+    @property
+    def frame_shift(self) -> float: ...
+
+    @property
+    def starts(self) -> Sequence[int]: ...
+
+    @property
+    def words(self) -> Words: ...
+
+    @property
+    def transitions(self) -> TransitionIds: ...
+
+    @property
+    def boundaries(self) -> WordBoundaries | None: ...
+
+    def phone_name(self, phone: int) -> str:
+        """The name of a phone."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -95,7 +121,7 @@ class Utterance:
 
     def __init__(
         self,
-        model: Model,
+        model: UtteranceParts,
         lattice: CompactLattice | None,
         ids: Sequence[int],
         start: float,
@@ -116,7 +142,7 @@ class Utterance:
     @classmethod
     def of(
         cls,
-        model: Model,
+        model: UtteranceParts,
         decoder: Decoder,
         lattice: IncrementalLattice,
         rescoring: Rescoring | None,

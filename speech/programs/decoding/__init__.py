@@ -1,2 +1,0 @@
-"""Kaldi's programs for alignments and decoding. May import
-every room of this floor."""

@@ -1,2 +1,0 @@
-"""Kaldi's programs for features of audio. May import
-every room of this floor."""

@@ -1,2 +1,0 @@
-"""Kaldi's programs for what graphs are made of: trees, first models, language models. May import
-every room of this floor."""

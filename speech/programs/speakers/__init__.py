@@ -1,2 +1,0 @@
-"""Kaldi's programs for mixtures of Gaussians, iVectors and PLDA. May import
-every room of this floor."""
