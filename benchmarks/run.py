@@ -3,8 +3,8 @@
     python benchmarks/run.py [--only mlp-step,lstm] [--threads 1,2]
                              [--where apart,together,light,half,busy]
                              [--without amx,avx512,mkl,compiler]
-                             [--against COMMIT] [--board]
-                             [--json FILE] [--markdown FILE] [--png FILE]
+                             [--against COMMIT] [--board] [--keep FOLDER] [--minutes N]
+                             [--json FILE] [--markdown FILE] [--png FILE] [--again FILE]
 
 Each line is a ratio, time of the fastest peer / our time: above 1 we are faster. Rounds of all
 sides alternate, and the ratio is the median over rounds, so that a drifting machine does not decide
@@ -13,7 +13,9 @@ first, `light`, `half` and `busy` are `apart` beside a process that takes a tent
 one, or one. `--against` compares with another commit of ours instead of the peers. `--without`
 measures our side as if each of what it names were not there, and the peers with all of it;
 `mkl+compiler` is without both, `all` with everything. `--board` takes the nets of torchvision, timm
-and transformers instead of ours. `--list` shows the workloads.
+and transformers instead of ours; `--keep` keeps the files that their sides make, so that the next
+run begins sooner, and `--minutes` leaves out what would begin later. `--again` makes table and
+picture of the JSON of an earlier run. `--list` shows the workloads.
 """
 
 from __future__ import annotations
@@ -22,20 +24,23 @@ import argparse
 import contextlib
 import datetime
 import json
+import math
 import os
 import pathlib
 import platform
 import statistics
 import sys
+import time
+from typing import Any
 
 from side_by_side.commits import checked_out
 from side_by_side.neighbors import NEIGHBORS
-from side_by_side.report import Row, markdown, picture
+from side_by_side.report import Row, board_table, markdown, picture
 from side_by_side.rounds import Condition, Times, ceiling, measure, program
 from side_by_side.without import LACKING, unknown
 from workloads import ALL, BOARD
 from workloads.nnet3_nets import PRODUCTS
-from workloads.workload import OURS, Absent, Workload
+from workloads.workload import KEEP, OURS, Absent, Workload
 
 HERE = pathlib.Path(__file__).resolve().parent
 WHERE = ("apart", "together", *NEIGHBORS)
@@ -58,6 +63,7 @@ class Run:
     def __init__(self, args: argparse.Namespace, against: str) -> None:
         self.rounds = args.rounds
         self.seconds = args.seconds
+        self.warm = args.warm
         self.compile = args.compile
         self.against = against
         self.commit = args.against
@@ -72,12 +78,12 @@ class Run:
             return
         sides = self._sides(workload)
         paths = {self.commit: self.against} if self.against else {}
-        found, absent = measure(key, sides, condition, self.rounds, self.seconds, paths)
+        found, absent = measure(key, sides, condition, self.rounds, self.seconds, self.warm, paths)
         for side, why in absent.items():
             print(f"{key:16} {side} left out: {why}", flush=True)
         peers = [side for side in found if side not in (OURS, PRODUCTS)]
         if OURS in found and peers:
-            self._told(key, found, peers, condition)
+            self._told(key, found, peers, condition, absent)
 
     def _sides(self, workload: Workload) -> dict[str, str]:
         if self.against:
@@ -86,7 +92,12 @@ class Run:
         return {side: side for side in chosen}
 
     def _told(
-        self, key: str, found: dict[str, Times], peers: list[str], condition: Condition
+        self,
+        key: str,
+        found: dict[str, Times],
+        peers: list[str],
+        condition: Condition,
+        absent: dict[str, str],
     ) -> None:
         workload, ours = _WORKLOADS[key], found[OURS]
         peer = min(peers, key=lambda side: found[side].median)
@@ -113,6 +124,8 @@ class Run:
             peak_mb=(ours.peak_mb, found[peer].peak_mb),
             without=condition.without,
             all_ms={side: 1e3 * times.median for side, times in found.items()},
+            cpu_ms={side: 1e3 * min(times.cpu) for side, times in found.items()},
+            absent=absent,
         )
         self.rows.append(row)
         print(row.line(), flush=True)
@@ -139,7 +152,7 @@ class Run:
                 found[side].first = wall
         peers = [side for side in found if side != OURS]
         if peers:
-            self._told(key, found, peers, condition)
+            self._told(key, found, peers, condition, {})
             return
         spent = found[OURS].median
         mark = "" if spent <= workload.target else "  above the limit"
@@ -160,15 +173,24 @@ def main() -> None:
     parser.add_argument("--without", default=_ALL, help=lacking)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.3, help="of one round of one side")
+    warm = "of calls of a side before its first round"
+    parser.add_argument("--warm", type=float, default=2.0, metavar="SECONDS", help=warm)
+    parser.add_argument("--keep", default="", metavar="FOLDER", help="keep files that sides make")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing after them")
     parser.add_argument("--no-compile", dest="compile", action="store_false",
                         help="leave torch.compile out")  # fmt: skip
     parser.add_argument("--against", default="", metavar="COMMIT", help="a commit of ours as peer")
     parser.add_argument("--json", default=str(HERE / "results.json"), help="file for the numbers")
     parser.add_argument("--markdown", default="", help="file for the table")
     parser.add_argument("--png", default="", help="file for the picture")
+    parser.add_argument("--again", default="", metavar="FILE", help="table of an earlier --json")
     parser.add_argument("--list", action="store_true", help="show the workloads")
     args = parser.parse_args()
     chosen = BOARD if args.board else ALL
+    if args.again:
+        kept = json.loads(pathlib.Path(args.again).read_text(encoding="utf-8"))
+        write([Row(**row) for row in kept["rows"]], kept["machine"], args)
+        return
     if args.list:
         for key, workload in chosen.items():
             print(f"{key:16} {workload.title}")
@@ -189,11 +211,17 @@ def main() -> None:
     conditions = [
         Condition(count, each, one) for each in where for count in threads for one in without
     ]
+    if args.keep:
+        keep_files(pathlib.Path(args.keep).resolve())
+    begun = time.monotonic()
     with checked_out(args.against) if args.against else contextlib.nullcontext("") as against:
         run = Run(args, against)
         for key in keys:
             for condition in conditions:
-                run.workload(key, condition)
+                if time.monotonic() - begun < 60 * args.minutes:
+                    run.workload(key, condition)
+                else:
+                    print(f"{key:16} {condition.told} left out: {args.minutes:g} minutes are over")
     today = datetime.date.today().isoformat()
     machine = {"processor": processor(), "cores": cores, "date": today, "python": sys.version}
     ceilings = {count: flops / 1e9 for count, flops in run.ceilings.items()}
@@ -203,11 +231,26 @@ def main() -> None:
         "rows": [row.json() for row in run.rows],
     }
     pathlib.Path(args.json).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    write(run.rows, machine, args)
+
+
+def write(rows: list[Row], machine: dict[str, Any], args: argparse.Namespace) -> None:
+    """The table and the picture, where they are asked for."""
     if args.markdown:
-        about = f"{machine['processor']}, {cores} cores, {today}\n\n"
-        pathlib.Path(args.markdown).write_text(about + markdown(run.rows), encoding="utf-8")
-    if args.png and run.rows:
-        picture(run.rows, pathlib.Path(args.png))
+        about = f"{machine['processor']}, {machine['cores']} cores, {machine['date']}\n\n"
+        table = board_table if all(row.workload in BOARD for row in rows) else markdown
+        pathlib.Path(args.markdown).write_text(about + table(rows), encoding="utf-8")
+    if args.png and rows:
+        picture(rows, pathlib.Path(args.png))
+
+
+def keep_files(folder: pathlib.Path) -> None:
+    """Lets all sides keep there what they export, write and compile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ[KEEP] = str(folder)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "torch")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder / "jax")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
 if __name__ == "__main__":

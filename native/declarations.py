@@ -926,21 +926,24 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         # Sums or products of bytes of three scales.
         Struct(
             "combine",
+            images=COUNT,
             rows=COUNT,
             columns=SOME,
             multiplies=FLAG,
             is_signed=FLAG,
-            x=reads("rows:x_step columns", "bytes"),
-            x_step=STEP,  # columns; 0: one row for all
+            x=reads("images:x_image rows:x_step columns", "bytes"),
+            x_image=STEP,
+            x_step=STEP,  # columns; 0: one row for all of an image
             x_scale=reads("1", "float32"),
             x_zero=reads("1", "bytes", optional=True),
-            y=reads("rows:y_step columns", "bytes"),
+            y=reads("images:y_image rows:y_step columns", "bytes"),
+            y_image=STEP,
             y_step=STEP,
             y_scale=reads("1", "float32"),
             y_zero=reads("1", "bytes", optional=True),
             out_scale=reads("1", "float32"),
             out_zero=reads("1", "bytes", optional=True),
-            out=writes("rows columns", "bytes"),
+            out=writes("images rows columns", "bytes"),
             where=("x_step in (0, columns)", "y_step in (0, columns)"),
         ),
         Struct(

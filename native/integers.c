@@ -3,6 +3,9 @@
 #include "base.h"
 #include "integers_arguments.h"
 #include <math.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 enum { BLOCK = 64, SPREAD = 1024 };
 
@@ -106,15 +109,14 @@ EXPORT(scale_of)(const struct scale_of *a, word t, word threads) {
   *a->zero = (int32_t)rintf(cut(-low / *a->scale, 0, 255));
 }
 
-/* Of x and of y there is a row for each of out, or one for all. */
+/* Of x and of y each image has a row for each of out, or one for all. Such a row is repeated, so that
+   loops over short ones are long. */
 EXPORT(combine)(const struct combine *a, word t, word threads) {
-  const word all = a->rows * a->columns, columns = a->columns == 1 ? SPREAD : a->columns;
-  char spread[2][SPREAD];  /* single numbers, a vector of each */
-  const char *x_row = a->x, *y_row = a->y;
-  if (a->columns == 1) {
-    if (!a->x_step) x_row = memset(spread[0], *a->x, SPREAD);
-    if (!a->y_step) y_row = memset(spread[1], *a->y, SPREAD);
-  }
+  const word each = a->rows * a->columns, all = a->images * each, columns = a->columns;
+  const int repeats = columns <= SPREAD, whole = a->x_step && a->y_step;
+  const word wide = repeats ? SPREAD / columns * columns : columns;
+  char spread[2][SPREAD];
+  const char *rows[2] = {0};
   const int s = a->is_signed;
   const int32_t x_zero = zero_of(a->x_zero, s), y_zero = zero_of(a->y_zero, s);
   const int32_t zero = zero_of(a->out_zero, s);
@@ -122,11 +124,20 @@ EXPORT(combine)(const struct combine *a, word t, word threads) {
   const float product = *a->x_scale * *a->y_scale / *a->out_scale;
   const float fixed = zero - (of_x * x_zero + of_y * y_zero);
   const float least_out = s ? -128 : 0, most_out = least_out + 255;
-  for (word at = all * t / threads, end = all * (t + 1) / threads, count; at < end; at += count) {
-    const word in_row = at % columns;
-    count = least(end - at, a->x_step && a->y_step ? all : columns - in_row);
-    const char *restrict x = x_row + (a->x_step ? at : in_row);
-    const char *restrict y = y_row + (a->y_step ? at : in_row);
+  for (word at = all * t / threads, end = all * (t + 1) / threads, n = -1, count; at < end; at += count) {
+    const word in = at % each, in_row = in % wide;
+    if (at / each != n) {
+      n = at / each;
+      rows[0] = a->x + n * a->x_image, rows[1] = a->y + n * a->y_image;
+      for (int k = 0; k < 2; k++)
+        if (repeats && !(k ? a->y_step : a->x_step)) {
+          for (word i = 0; i < wide; i += columns) memcpy(spread[k] + i, rows[k], columns);
+          rows[k] = spread[k];
+        }
+    }
+    count = least(least(end - at, each - in), whole ? each : wide - in_row);
+    const char *restrict x = rows[0] + (a->x_step ? in : in_row);
+    const char *restrict y = rows[1] + (a->y_step ? in : in_row);
     char *restrict out = a->out + at;
 #define ALL(value)                                                                             \
   if (s)                                                                                       \
@@ -145,10 +156,44 @@ EXPORT(combine)(const struct combine *a, word t, word threads) {
   }
 }
 
+#if defined(__AVX512BW__)
+enum { WIDE = 64 };
+typedef __m512i wide;
+#define OF(name) _mm512_##name
+#define EVERYWHERE(p) _mm512_broadcast_i32x4(_mm_loadu_si128(p))
+#elif defined(__AVX2__)
+enum { WIDE = 32 };
+typedef __m256i wide;
+#define OF(name) _mm256_##name
+#define EVERYWHERE(p) _mm256_broadcastsi128_si256(_mm_loadu_si128(p))
+#elif defined(__SSSE3__)
+enum { WIDE = 16 };
+typedef __m128i wide;
+#define OF(name) _mm_##name
+#define EVERYWHERE(p) _mm_loadu_si128(p)
+#endif
+#if defined(OF)
+/* Each of 16 parts of the table is shuffled by the bytes that stand for places in it; others, whose
+   highest bit the addition sets, give 0. */
+INLINE void look_up_lanes(const char *table, const char *from, char *to) {
+  wide x, out = {0};
+  memcpy(&x, from, WIDE);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) {
+    const wide places = OF(adds_epu8)(OF(sub_epi8)(x, OF(set1_epi8)(16 * i)), OF(set1_epi8)(0x70));
+    out |= OF(shuffle_epi8)(EVERYWHERE((const __m128i *)table + i), places);
+  }
+  memcpy(to, &out, WIDE);
+}
+#endif
+
 EXPORT(look_up)(const struct look_up *a, word t, word threads) {
-  const unsigned char *restrict x = (const unsigned char *)a->x;
-  for (word i = a->count * t / threads; i < a->count * (t + 1) / threads; i++)
-    a->out[i] = a->table[x[i]];
+  word i = a->count * t / threads;
+  const word end = a->count * (t + 1) / threads;
+#if defined(OF)
+  for (; i + WIDE <= end; i += WIDE) look_up_lanes(a->table, a->x + i, a->out + i);
+#endif
+  for (; i < end; i++) a->out[i] = a->table[(unsigned char)a->x[i]];
 }
 
 /* Maxima of windows of pixels whose channels lie side by side. */

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from workloads.workload import OURS
 
 from .rounds import Condition
 
@@ -19,7 +21,8 @@ class Row:
         achieved: what part of the measured product ceiling ours reaches; None where products are
             not what the workload is made of.
         ours_ms, peer_ms, spread: medians, and half the distance of our quartiles by the median.
-        all_ms: medians of all sides.
+        all_ms: medians of all sides. cpu_ms: their least CPU time.
+        absent: why other sides were left out.
         first_s: seconds to the end of the first call of ours and of the fastest peer.
         without: what our side did without; "" is all of the machine.
         peak_mb: the most memory of both, where each had a process of its own.
@@ -41,10 +44,16 @@ class Row:
     peak_mb: tuple[float | None, float | None]
     all_ms: dict[str, float]
     without: str = ""
+    cpu_ms: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
 
     @property
     def condition(self) -> Condition:
         return Condition(self.threads, self.where, self.without)
+
+    def against(self, peer: str) -> float | None:
+        """The time of a peer / ours; None where it was left out."""
+        return self.all_ms[peer] / self.ours_ms if peer in self.all_ms else None
 
     def line(self) -> str:
         """What the terminal shows."""
@@ -79,6 +88,45 @@ def markdown(rows: Sequence[Row]) -> str:
         line = [first.title, f"{first.target:g}", *cells, f"{first.ours_ms:.3g}", told]
         lines.append("| " + " | ".join(line) + " |")
     return "\n".join(lines) + "\n"
+
+
+def board_table(rows: Sequence[Row]) -> str:
+    """Our milliseconds and each peer's time by ours, a line a workload, with one and more threads
+    after each other; then how many rows are ahead of each peer, and why sides are left out."""
+    counts = list(dict.fromkeys(row.threads for row in rows))
+    sides = list(dict.fromkeys(side for row in rows for side in row.all_ms))
+    peers = [side for side in sides if side != OURS]
+    lines = [
+        "| net | ours, ms | " + " | ".join(peers) + " | fastest |",
+        "|---|---:|" + "---:|" * (len(peers) + 1),
+    ]
+    for workload in dict.fromkeys(row.workload for row in rows):
+        own = {row.threads: row for row in rows if row.workload == workload}
+
+        def cell(number: Callable[[Row], float | None], own: dict[int, Row] = own) -> str:
+            found = [number(own[count]) if count in own else None for count in counts]
+            told = ["–" if one is None else f"{one:.3g}" for one in found]
+            return "–" if set(told) == {"–"} else " / ".join(told)
+
+        ratios = [cell(lambda row, peer=peer: row.against(peer)) for peer in peers]
+        ours = cell(lambda row: row.ours_ms)
+        last = cell(lambda row: row.ratio)
+        title = next(iter(own.values())).title
+        lines.append("| " + " | ".join([title, ours, *ratios, last]) + " |")
+    lines.append("")
+    for peer in peers:
+        both = [row for row in rows if peer in row.all_ms]
+        ratios = [(row.against(peer) or 0.0, row.title) for row in both]
+        ahead = sum(ratio >= 1 for ratio, _ in ratios)
+        least, title = min(ratios)
+        told = f"ahead in {ahead} of {len(both)} measurements, least {least:.2f} ({title})"
+        lines.append(f"- {peer}: {told}")
+    why = dict.fromkeys(
+        f"- without {side}: {row.title} ({told})"
+        for row in rows
+        for side, told in row.absent.items()
+    )
+    return "\n".join([*lines, *why]) + "\n"
 
 
 def picture(rows: Sequence[Row], path: pathlib.Path) -> None:

@@ -114,13 +114,14 @@ def measure(
     condition: Condition,
     rounds: int,
     seconds: float,
+    warm: float,
     paths: Mapping[str, str],
 ) -> tuple[dict[str, Times], dict[str, str]]:
     """Times of the sides, and why others are absent.
 
     Args:
         sides: name that is shown -> side of the workload.
-        seconds: that a round of one side takes about.
+        seconds: that a round of one side takes about. warm: seconds of calls before the first.
         paths: by shown name, the folder that has another opscope.
     """
     together = condition.where == "together"
@@ -135,7 +136,12 @@ def measure(
             without = condition.without if sides[shown] == OURS else ""
             worker = shared or Worker(condition.threads, paths.get(shown, ""), without)
             workers[shown] = worker
-            answer = worker.ask(workload=workload, side=sides[shown])
+            try:
+                answer = worker.ask(workload=workload, side=sides[shown], warm=warm)
+            except RuntimeError as ended:
+                if together:
+                    raise
+                answer = {"absent": str(ended)}
             if "absent" in answer:
                 absent[shown] = answer["absent"]
                 continue

@@ -11,12 +11,10 @@ import os
 import resource
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
-
-_SECONDS = 2.0
-"""That the calls before the first round may take: loops that prove hot are compiled meanwhile."""
 
 
 def main() -> None:
@@ -34,7 +32,8 @@ def main() -> None:
 def _load(
     steps: dict[str, Callable[[], object]], asked: dict[str, Any], threads: int
 ) -> dict[str, Any]:
-    """Makes a side's step; answers how many calls fill a round."""
+    """Makes a side's step and calls it for some seconds, in which loops that prove hot are
+    compiled; answers how long a call takes, or why there is none."""
     from workloads import ALL, BOARD
     from workloads.workload import Absent
 
@@ -45,11 +44,15 @@ def _load(
         step()
     except Absent as absent:
         return {"absent": str(absent)}
+    except Exception as error:  # whatever a library raises: the other sides are measured
+        traceback.print_exc()
+        told = str(error).strip().partition("\n")[0]
+        return {"absent": f"{type(error).__name__}: {told}"}
     first = time.perf_counter() - started
     steps[f"{asked['workload']}/{asked['side']}"] = step
     calls = 0
     spent = 0.0
-    while spent < _SECONDS or calls < 3:
+    while spent < asked["warm"] or calls < 3:
         called = time.perf_counter()
         step()
         took = time.perf_counter() - called

@@ -16,6 +16,7 @@ from . import (
     onnx_models,
     programs,
     recurrent,
+    writing,
 )
 from .workload import Workload
 
@@ -31,4 +32,4 @@ ALL: dict[str, Workload] = {
     **programs.WORKLOADS,
 }
 
-BOARD: dict[str, Workload] = board.WORKLOADS
+BOARD: dict[str, Workload] = board.WORKLOADS | writing.WORKLOADS

@@ -1,40 +1,38 @@
 """Nets that others chose: images, texts, speech, graphs, rows of tables, with random weights.
 
 Each is a module of PyTorch as its library has it. We run what `opscope.from_torch` makes of it;
-peers are PyTorch as it is written and compiled, and ONNX Runtime and OpenVINO with the file of
-PyTorch's exporter. Sizes are those of the published models; libraries that are not installed leave
-their rows out. `python build.py bench --board` measures them.
+peers are PyTorch as it is written and compiled, ONNX Runtime and OpenVINO with the file of
+PyTorch's exporter, and JAX with what torchax makes of PyTorch's program. Sizes are those of the
+published models; libraries that are not installed leave their rows out. `python build.py bench
+--board` measures them, and the transformers of `writing.py`.
 """
 
 from __future__ import annotations
 
-import io
+import contextlib
+import os
 import pathlib
-import sys
+import re
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from .workload import OURS, Absent, Maker, Step, Workload, scratch, session, torch_threads
+from .workload import OURS, Maker, Step, Workload, kept, library, session, torch_threads
 
+_DROPPED = (
+    *("all.dimname", "all.dimname_out", "index_add.dimname", "index_copy.dimname"),
+    *("index_copy_.dimname", "index_fill.Dimname_Scalar", "index_fill.Dimname_Tensor"),
+    *("index_fill_.Dimname_Scalar", "index_fill_.Dimname_Tensor", "norm.names_ScalarOpt_dim"),
+    *("norm.names_ScalarOpt_dim_dtype", "norm.names_dtype_out", "norm.names_out"),
+    *("prod.dim_Dimname", "std.correction_names", "std.correction_names_out", "std.names_dim"),
+    *("std.names_out", "std_mean.correction_names", "std_mean.names_dim", "unbind.Dimname"),
+)
+"""Overloads of ATen, of named dimensions, that torchax 0.0.13 lists and PyTorch has dropped."""
 RATE = 0.01
 """Of the updates of trainings."""
 _WORDS = 30_522  # of BERT's vocabulary
 _TIME = 128  # words of a text
-
-
-def library(name: str) -> Any:
-    """A module that a row needs; the zoo knows what torchvision wants before it is imported."""
-    tests = str(pathlib.Path(__file__).resolve().parents[2] / "tests")
-    if tests not in sys.path:
-        sys.path.append(tests)
-    try:
-        import_module("zoo.images")
-        return import_module(name)
-    except ImportError as error:
-        raise Absent(f"{name} is not installed") from error
 
 
 class Net:
@@ -43,10 +41,14 @@ class Net:
     Args:
         make: builds the module.
         draw: the inputs, as arrays.
+
+    Attributes:
+        name: of files that are made of it.
     """
 
     def __init__(self, make: Callable[[], Any], draw: Callable[[], Sequence[np.ndarray]]) -> None:
         self.make, self.draw = make, draw
+        self.name = ""
 
     def module(self, train: bool = False) -> tuple[Any, tuple[Any, ...]]:
         torch = library("torch")
@@ -56,8 +58,13 @@ class Net:
 
     def program(self, train: bool = False) -> Any:
         torch = library("torch")
-        module, inputs = self.module(train)
-        return torch.export.export(module, inputs)
+        library("torchvision")  # programs of its models name its operators
+
+        def export(path: pathlib.Path) -> None:
+            module, inputs = self.module(train)
+            torch.export.save(torch.export.export(module, inputs), path)
+
+        return torch.export.load(kept(f"{self.name}.pt2", export))
 
     # -- forward -----------------------------------------------------------------------------------
 
@@ -83,14 +90,18 @@ class Net:
 
         return step
 
-    def file(self) -> bytes:
-        """What PyTorch's exporter writes."""
-        torch = library("torch")
-        library("onnxscript")
-        module, inputs = self.module()
-        names = [f"input{k}" for k in range(len(inputs))]
-        made = torch.onnx.export(module, inputs, dynamo=True, verbose=False, input_names=names)
-        return made.model_proto.SerializeToString()
+    def file(self) -> str:
+        """The path of what PyTorch's exporter writes."""
+
+        def export(path: pathlib.Path) -> None:
+            torch = library("torch")
+            library("onnxscript")
+            module, inputs = self.module()
+            names = [f"input{k}" for k in range(len(inputs))]
+            made = torch.onnx.export(module, inputs, dynamo=True, verbose=False, input_names=names)
+            path.write_bytes(made.model_proto.SerializeToString())
+
+        return str(kept(f"{self.name}.onnx", export))
 
     def runtime(self, threads: int) -> Step:
         running: Any = session(self.file(), threads)
@@ -105,9 +116,23 @@ class Net:
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_PRECISION_HINT": "f32",
         }
-        model = core.compile_model(core.read_model(io.BytesIO(self.file())), "CPU", settings)
+        model = core.compile_model(core.read_model(self.file()), "CPU", settings)
         request, arrays = model.create_infer_request(), list(self.draw())
         return lambda: request.infer(arrays)
+
+    def jax(self, threads: int) -> Step:
+        """JAX compiles what torchax makes of PyTorch's program."""
+        os.environ["NPROC"] = str(threads)
+        torch, jax = library("torch"), library("jax")
+        dropped = torch.library.Library("aten", "FRAGMENT")
+        for name in _DROPPED:
+            with contextlib.suppress(RuntimeError):
+                dropped.define(f"{name}() -> Tensor")
+        exporting = library("torchax.export")
+        weights, call = exporting.exported_program_to_jax(self.program())
+        inputs = tuple(jax.numpy.asarray(array) for array in self.draw())
+        compiled = jax.jit(call)
+        return lambda: jax.block_until_ready(compiled(weights, inputs))
 
     # -- training ----------------------------------------------------------------------------------
 
@@ -149,20 +174,27 @@ class Net:
         return np.arange(len(self.draw()[0])) % 2
 
 
+def _file_name(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower())
+
+
 def forward(title: str, net: Net) -> Workload:
     """Forward passes of a net on all sides."""
+    net.name = _file_name(title)
     sides: dict[str, Maker] = {
         OURS: net.ours,
         "torch": net.eager,
         "torch.compile": lambda threads: net.eager(threads, compiled=True),
         "onnxruntime": net.runtime,
         "openvino": net.openvino,
+        "jax": net.jax,
     }
     return Workload(title, 1.0, sides)
 
 
 def training(title: str, net: Net) -> Workload:
     """Steps of a classifier's training: forward, backward, update."""
+    net.name = _file_name(title)
     sides: dict[str, Maker] = {
         OURS: net.our_training,
         "torch": net.training,
@@ -404,13 +436,14 @@ class Lines:
         return Reader().eval()
 
     def file(self) -> str:
-        torch = library("torch")
-        path = str(scratch() / "lines.onnx")
-        line = torch.zeros(1, 1, 32, 256)
-        axes = {"line": {3: "width"}, "scores": {0: "columns"}}
-        names = {"input_names": ["line"], "output_names": ["scores"]}
-        torch.onnx.export(self.module(), (line,), path, dynamo=False, dynamic_axes=axes, **names)
-        return path
+        def export(path: pathlib.Path) -> None:
+            torch = library("torch")
+            line = torch.zeros(1, 1, 32, 256)
+            how: dict[str, Any] = {"input_names": ["line"], "output_names": ["scores"]}
+            how["dynamic_axes"] = {"line": {3: "width"}, "scores": {0: "columns"}}
+            torch.onnx.export(self.module(), (line,), str(path), dynamo=False, **how)
+
+        return str(kept("lines.onnx", export))
 
     def ours(self, threads: int) -> Step:
         import opscope
@@ -435,93 +468,6 @@ class Lines:
         return lambda: [running.run(None, {"line": image}) for image in self.images()]
 
 
-_PROMPT, _WRITTEN = 32, 32
-"""Tokens that texts begin with, and that are written."""
-
-
-class Writing:
-    """A transformer of GPT-2's size writes, with the keys and values of earlier tokens kept.
-
-    ONNX Runtime runs the step that the generator exports, with the same weights; PyTorch has those
-    of transformers, in float32.
-
-    Args:
-        texts: how many are written at once.
-        weights: `q8` or `q4`; "": float32.
-    """
-
-    def __init__(self, texts: int, weights: str = "") -> None:
-        self._texts, self._weights = texts, weights
-
-    def _generator(self) -> Any:
-        import opscope
-
-        b, scope = opscope.NetBuilder("gpt2"), opscope.Scope()
-        x = b.embedding(b.input("ids", [-1, -1], "int64"), [_GPT_WORDS, 768])
-        x = b.positional_encoding(x, kind="learned", max_length=1024, name="positions")
-        x = b.transformer_encoder(
-            x, layers=12, heads=12, causal=True, norm_first=True, activation="gelu", dropout=0.0
-        )
-        b.fc(x, size=_GPT_WORDS, bias=False, name="scores")
-        b.initialize(scope)
-        if self._weights:
-            return opscope.Generator(opscope.quantize_weights(b, scope, self._weights))
-        return opscope.Generator(b, scope)
-
-    def _prompts(self) -> np.ndarray:
-        return words(self._texts, _PROMPT)()[0]
-
-    def ours(self, threads: int) -> Step:
-        import opscope
-
-        opscope.set_threads(threads)
-        generator, prompts = self._generator(), list(self._prompts())
-        return lambda: generator.greedy(prompts, _WRITTEN)
-
-    def runtime(self, threads: int) -> Step:
-        path = str(scratch() / "step.onnx")
-        self._generator().to_onnx(path, bound=1.0)
-        running: Any = session(path, threads)
-        values = library("onnxruntime").OrtValue.ortvalue_from_numpy
-        outputs = [one.name for one in running.get_outputs()]
-        empty = np.zeros((self._texts, 12, 0, 64), np.float32)
-
-        def step() -> Any:
-            ids, past = self._prompts(), 0
-            caches = {one.name: values(empty) for one in running.get_inputs() if "past" in one.name}
-            for _ in range(_WRITTEN):
-                count = past + ids.shape[1]
-                feed = {"input_ids": ids, "attention_mask": np.ones((self._texts, count), np.int64)}
-                feed["position_ids"] = np.tile(np.arange(past, count), (self._texts, 1))
-                given = {name: values(array) for name, array in feed.items()} | caches
-                found = dict(zip(outputs, running.run_with_ort_values(outputs, given), strict=True))
-                ids = found["logits"].numpy()[:, -1:].argmax(-1)
-                past = count
-                caches = {
-                    f"past_key_values{name.removeprefix('present')}": value
-                    for name, value in found.items()
-                    if name != "logits"
-                }
-            return ids
-
-        return step
-
-    def eager(self, threads: int) -> Step:
-        torch_threads(threads)
-        torch, transformers = library("torch"), library("transformers")
-        model = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
-        prompts = torch.from_numpy(self._prompts())
-        how = {"max_new_tokens": _WRITTEN, "min_new_tokens": _WRITTEN, "do_sample": False}
-        return lambda: model.generate(prompts, **how)
-
-    def workload(self) -> Workload:
-        kind = self._weights or "float32"
-        title = f"GPT-2 124M writes {self._texts} x {_WRITTEN} words, {kind}"
-        sides = {OURS: self.ours, "torch": self.eager, "onnxruntime": self.runtime}
-        return Workload(title, 1.0, sides)
-
-
-_GPT_WORDS = 50_257
 _LINES = 8
 _lines = Lines()
 _IMAGE = floats(1, 3, 224, 224)
@@ -548,11 +494,6 @@ WORKLOADS = {
         "GPT-2 124M, 128 words",
         Net(of_transformers("GPT2", {"use_cache": False}, "LMHeadModel"), words(1, _TIME)),
     ),
-    **{
-        f"gpt2-write-{texts}{kind and '-'}{kind}": Writing(texts, kind).workload()
-        for texts in (1, 8)
-        for kind in ("", "q8", "q4")
-    },
     "whisper-encoder": forward(
         "Whisper tiny, encoder, 30 s", Net(_whisper("encoder"), floats(1, 80, 3000))
     ),

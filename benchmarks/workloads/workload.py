@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
 
 Step = Callable[[], object]
 """Does the work once."""
@@ -50,6 +54,34 @@ def scratch() -> pathlib.Path:
     """A new folder for what a workload reads and writes, as long as the process lives."""
     _folders.append(tempfile.TemporaryDirectory(prefix="opscope-bench-"))
     return pathlib.Path(_folders[-1].name)
+
+
+KEEP = "OPSCOPE_BENCHMARKS_KEEP"
+"""The variable of the environment that names the folder of `--keep`."""
+
+
+def kept(name: str, make: Callable[[pathlib.Path], object]) -> pathlib.Path:
+    """A file that `make` writes: once for all processes and runs that keep files in one folder."""
+    folder = os.environ.get(KEEP)
+    path = (pathlib.Path(folder) if folder else scratch()) / name
+    if not path.exists():
+        part = path.with_name(f"{os.getpid()}-{name}")
+        make(part)
+        part.replace(path)
+    return path
+
+
+def library(name: str) -> Any:
+    """A module that a row needs; the zoo knows what torchvision wants before it is imported."""
+    tests = str(pathlib.Path(__file__).resolve().parents[2] / "tests")
+    if tests not in sys.path:
+        sys.path.append(tests)
+    try:
+        if name == "torchvision":
+            import_module("zoo.images")
+        return import_module(name)
+    except ImportError as error:
+        raise Absent(f"{name} is not installed") from error
 
 
 def torch_threads(threads: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -126,23 +127,53 @@ def _dynamic(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
 
 def _combine(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
     x, y, out = k["x"], k["y"], k["out"]
-    if not whole(y):
+    sizes = _repeated(x, y, out) if whole(y) else None
+    if sizes is None:
         return None
-    columns = min(x.size, y.size)
-    together = alike(x, y, out)
-    if together is not None:
-        x, y, out = together
-    elif not all(one.flags.c_contiguous for one in (x, y, out)):
-        return None
-    elif any(one.size > 1 and out.shape[-one.ndim :] != one.shape for one in (x, y)):
-        return None
-    fields = {f"{name}_scale": k[f"{name}_scale"] for name in ("x", "y", "out")}
+    images, rows, columns = sizes
+    fields: dict[str, Any] = {"images": images, "rows": rows, "columns": columns}
+    for name, array in (("x", x), ("y", y)):
+        is_one_row = array.size != out.size
+        fields[f"{name}_image"] = columns if is_one_row else rows * columns
+        fields[f"{name}_step"] = 0 if is_one_row else columns
+    fields |= {f"{name}_scale": k[f"{name}_scale"] for name in ("x", "y", "out")}
     fields |= {f"{name}_zero": k.get(f"{name}_zero") for name in ("x", "y", "out")}
     multiplies = k.op.type == ops.quantized_mul.type
     fields |= {"multiplies": multiplies, "is_signed": is_signed(x)}
-    fields |= {"rows": out.size // columns, "columns": columns, "x": x, "y": y, "out": out}
-    fields |= {"x_step": columns * (x.size == out.size), "y_step": columns * (y.size == out.size)}
-    return [_task(library, "combine", _WORK * out.size, **fields)]
+    arrays = dict(zip(("x", "y", "out"), map(_as_they_lie, (x, y, out)), strict=True))
+    return [_task(library, "combine", _WORK * out.size, **fields, **arrays)]
+
+
+def _as_they_lie(array: Any) -> Any:
+    return (array if array.flags.c_contiguous else pixels_of(array)).reshape(-1)
+
+
+def _repeated(x: Any, y: Any, out: Any) -> tuple[int, int, int] | None:
+    """Images, rows and columns of a result, where of one factor each image has one row for all;
+    None where the factors are repeated in another way or lie apart."""
+    if alike(x, y, out) is not None:
+        return 1, 1, out.size
+    small, large = sorted((x, y), key=lambda array: array.size)
+    if large.shape != out.shape or alike(large, out) is None:
+        return None
+    shape = (1,) * (out.ndim - small.ndim) + small.shape
+    if len(shape) > out.ndim:
+        return None
+    sizes = out.shape
+    if not out.flags.c_contiguous:  # channels lie last
+        if small.size != max(shape) and pixels_of(small.reshape(shape)) is None:
+            return None
+        shape, sizes = ((*one[:1], *one[2:], one[1]) for one in (shape, sizes))
+    elif not small.flags.c_contiguous:
+        return None
+    first, last = 0, len(sizes)
+    while first < last and shape[first] == sizes[first]:
+        first += 1
+    while last > first and shape[last - 1] == sizes[last - 1]:
+        last -= 1
+    if any(size != 1 for size in shape[first:last]):
+        return None
+    return math.prod(sizes[:first]), math.prod(sizes[first:last]), math.prod(sizes[last:])
 
 
 def _look_up(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:

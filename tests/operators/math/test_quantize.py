@@ -84,6 +84,9 @@ class Combining(OfBytes):
             for y in ((2, 3, 40), (40,), (1,), (3, 1)):
                 inputs = {"x": drawn((2, 3, 40), dtype), "y": drawn(y, dtype)}
                 yield Case(inputs | given | zeros)
+            for y in ((2, 3, 1, 1), (1, 3, 1, 1), (3, 4, 1), (2, 1, 1, 5)):
+                inputs = {"x": drawn(y, dtype), "y": drawn((2, 3, 4, 5), dtype)}
+                yield Case(inputs | given | zeros)
         yield Case({"x": drawn((40,), "uint8"), "y": drawn((3, 40), "uint8")} | given)
 
     def reference(self, inputs, attrs):
@@ -117,7 +120,7 @@ class TestByteTable(OfBytes):
 
     def cases(self, rng):
         for dtype in ("uint8", "int8"):
-            yield Case({"x": drawn((3, 50), dtype), "table": drawn(256, "uint8")})
+            yield Case({"x": drawn((3, 150), dtype), "table": drawn(256, "uint8")})
 
     def reference(self, inputs, attrs):
         return {"out": inputs["table"][inputs["x"].view(np.uint8)]}
@@ -140,7 +143,8 @@ class TestQuantizedGlobalAvgPool(OfBytes):
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_images_stay_in_bytes(dtype: str) -> None:
-    """Convolution, sum, maximum and mean of images whose channels lie last between them."""
+    """Convolution, sum, maximum, mean and products with the means of each image, of images whose
+    channels lie last between them."""
     b, scope = NetBuilder("images"), Scope()
     kinds = {"w": ((20, 20, 3, 3), "int8"), "z": ((), dtype), "s": ((), "float32")}
     given = {name: b.state(name, list(shape), dtype=kind) for name, (shape, kind) in kinds.items()}
@@ -154,12 +158,13 @@ def test_images_stay_in_bytes(dtype: str) -> None:
     )
     added = b.quantized_add(pixels, made, s, z, s, z, s, z)
     most = b.max_pool2d(added, kernel=(3,), stride=(2,), padding=(1,), name="most")
-    b.quantized_global_avg_pool(most, s, z, s, z, name="mean")
+    mean = b.quantized_global_avg_pool(most, s, z, s, z, name="mean")
+    b.quantized_mul(most, mean, s, z, s, z, s, z, name="gated")
     feed = {"x": RNG.normal(size=(2, 20, 9, 8)).astype("f4")}
-    found = {}
+    found, names = {}, ["most", "mean", "gated"]
     for libraries in ("native", "xp"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("OPSCOPE_LIBRARIES", libraries)
-            found[libraries] = b.run(scope, feed=feed, fetch=["most", "mean"], need_backward=False)
-    for name in ("most", "mean"):
+            found[libraries] = b.run(scope, feed=feed, fetch=names, need_backward=False)
+    for name in names:
         np.testing.assert_array_equal(found["native"][name], found["xp"][name], strict=True)
