@@ -4,57 +4,66 @@
 #include "integer_rows.h"
 #include "integer_convolution_arguments.h"
 
-/* memcpy of few bytes takes most of its time for finding out how many they are */
-INLINE void copy(char *to, const char *from, word size) {
+/* `count` pieces of `size` bytes. memcpy of few bytes takes most of its time for finding out how many
+   they are: here the ends of a piece are copied, which may overlap. */
+INLINE void copy_pieces(char *to, word step, const char *from, word from_step, word count, word size) {
 #define ENDS(n)                                                                                \
   if (size >= n && size <= 2 * n) {                                                            \
-    char first[n], last[n];                                                                    \
-    memcpy(first, from, n), memcpy(last, from + size - n, n);                                  \
-    memcpy(to, first, n), memcpy(to + size - n, last, n);                                      \
+    for (word i = 0; i < count; i++, to += step, from += from_step) {                          \
+      char first[n], last[n];                                                                  \
+      memcpy(first, from, n), memcpy(last, from + size - n, n);                                \
+      memcpy(to, first, n), memcpy(to + size - n, last, n);                                    \
+    }                                                                                          \
     return;                                                                                    \
   }
-  ENDS(32) ENDS(16) ENDS(8) ENDS(4)
+  ENDS(4) ENDS(8) ENDS(16) ENDS(32) ENDS(64) ENDS(1)
 #undef ENDS
-  memcpy(to, from, size);
+  for (word i = 0; i < count; i++, to += step, from += from_step) memcpy(to, from, size);
+}
+
+/* the windows of `count` outputs of row p of an image, from column q on: of a row of the filter in one
+   piece, or each pixel by itself where pixels lie apart */
+static void gather_row(const struct integer_convolution *a, const char *image, word p, word q,
+                       word count, char *to) {
+  const word c = a->channels, across = a->kernel_right, step = a->columns.k, stride = a->stride_right;
+  const word pieces = a->dilation_right == 1 && a->x_pixel == c ? 1 : across;
+  const word size = across / pieces * c, most = a->width - across / pieces;
+  const char pad = a->columns.a_zero ? *a->columns.a_zero : 0;
+  for (word y = 0; y < a->kernel_down; y++, to += across * c) {
+    const word row = p * a->stride_down - a->before_down + y * a->dilation_down;
+    if ((uint64_t)row >= (uint64_t)a->height) {
+      for (word i = 0; i < count; i++) memset(to + i * step, pad, across * c);
+      continue;
+    }
+    const char *from = image + row * a->x_row;
+    for (word z = 0; z < pieces; z++) {
+      char *into = to + z * c;
+      for (word i = 0, ready; i < count; i += ready, into += ready * step) {
+        const word left = (q + i) * stride - a->before_right + z * a->dilation_right;
+        if (left >= 0 && left <= most) {
+          ready = least(count - i, (most - left) / stride + 1);
+          copy_pieces(into, step, from + left * a->x_pixel, stride * a->x_pixel, ready, size);
+          continue;
+        }
+        ready = 1;
+        for (word k = 0; k < across / pieces; k++)
+          if ((uint64_t)(left + k) < (uint64_t)a->width)
+            copy_pieces(into + k * c, 0, from + (left + k) * a->x_pixel, 0, 1, c);
+          else
+            memset(into + k * c, pad, c);
+      }
+    }
+  }
 }
 
 /* the windows of `count` outputs from one on, of one group of channels */
 static void gather(const struct integer_convolution *a, word pixel, word count, word group, char *to) {
-  const word c = a->channels, across = a->kernel_right, step = a->columns.k;
-  const char pad = a->columns.a_zero ? *a->columns.a_zero : 0;
-  const int together = a->dilation_right == 1 && a->x_pixel == c;
   word q = pixel % a->wide, p = pixel / a->wide % a->high, n = pixel / a->wide / a->high;
-  for (word i = 0; i < count; i++) {
-    const char *image = a->x + n * a->x_image + group * c;
-    const word left = q * a->stride_right - a->before_right;
-    for (word y = 0; y < a->kernel_down; y++) {
-      const word row = p * a->stride_down - a->before_down + y * a->dilation_down;
-      char *into = to + y * across * c;
-      if ((uint64_t)row >= (uint64_t)a->height) {
-        memset(into, pad, across * c);
-        continue;
-      }
-      const char *from = image + row * a->x_row + left * a->x_pixel;
-      if (together) {
-        const word first = left < 0 ? least(-left, across) : 0;
-        const word last = left + across > a->width ? a->width - left : across;
-        if (first) memset(into, pad, first * c);
-        if (last > first) copy(into + first * c, from + first * c, (last - first) * c);
-        if (last < across) memset(into + (last > first ? last : first) * c, pad,
-                                  (across - (last > first ? last : first)) * c);
-        continue;
-      }
-      for (word z = 0; z < across; z++, into += c, from += a->dilation_right * a->x_pixel)
-        if ((uint64_t)(left + z * a->dilation_right) < (uint64_t)a->width)
-          copy(into, from, c);
-        else
-          memset(into, pad, c);
-    }
-    to += step;
-    if (++q == a->wide) {
-      q = 0;
-      if (++p == a->high) p = 0, n++;
-    }
+  for (word here; count; count -= here, to += here * a->columns.k) {
+    here = least(count, a->wide - q);
+    gather_row(a, a->x + n * a->x_image + group * a->channels, p, q, here, to);
+    q = 0;
+    if (++p == a->high) p = 0, n++;
   }
 }
 

@@ -88,8 +88,9 @@ INLINE void end_vector(const ending *e, __mmask16 there, __m512i s, __m512 scale
   _mm512_mask_cvtepi32_storeu_epi8(out, there, made);
 }
 
-/* `high` rows of x, `step` apart, times the panel p of k rows */
-INLINE void rows_of(const int high, const struct integer_columns *c, const ending *e,
+/* `high` rows of x, `step` apart, times those 16 columns of the panel p of k rows that are there,
+   `vectors` of them */
+INLINE void rows_of(const int high, const int vectors, const struct integer_columns *c, const ending *e,
                     const columns *by, const char *x, word step, const char *p, word cols, char *out,
                     word out_step) {
   const word k = c->k, whole = k / GROUP, rest = k % GROUP, size = e->bytes ? 1 : 4;
@@ -99,7 +100,7 @@ INLINE void rows_of(const int high, const struct integer_columns *c, const endin
   __m512i s[HIGH][2];
 #pragma GCC unroll 8
   for (int i = 0; i < high * ways; i++)
-    for (int v = 0; v < 2; v++)
+    for (int v = 0; v < vectors; v++)
       s[i][v] = i < high ? _mm512_loadu_si512(by->first + v * 16) : _mm512_setzero_si512();
 #define GROUP_OF(g, size, way)                                                                 \
   const __m512i left = _mm512_loadu_si512(p + (g) * COLS * GROUP);                             \
@@ -110,7 +111,7 @@ INLINE void rows_of(const int high, const struct integer_columns *c, const endin
     const __m512i bytes = _mm512_xor_si512(_mm512_set1_epi32(four), flip);                     \
     __m512i *sums = s[(way) * high + i];                                                       \
     sums[0] = _mm512_dpbusd_epi32(sums[0], bytes, left);                                       \
-    sums[1] = _mm512_dpbusd_epi32(sums[1], bytes, right);                                      \
+    if (vectors > 1) sums[1] = _mm512_dpbusd_epi32(sums[1], bytes, right);                     \
   }
   /* First, as GCC moves the sums about in a loop that has something after it. Nothing lies after the
      last row. */
@@ -124,17 +125,17 @@ INLINE void rows_of(const int high, const struct integer_columns *c, const endin
 #undef GROUP_OF
 #pragma GCC unroll 8
   for (int i = high; i < high * ways; i++)
-    for (int v = 0; v < 2; v++) s[i % high][v] = _mm512_add_epi32(s[i % high][v], s[i][v]);
+    for (int v = 0; v < vectors; v++) s[i % high][v] = _mm512_add_epi32(s[i % high][v], s[i][v]);
   if (by->shifted)
     for (int i = 0; i < high; i++) {
       const __m512i sum = _mm512_set1_epi32(sum_of(x + i * step, k, c->is_signed));
 #pragma GCC unroll 2
-      for (int v = 0; v < 2; v++)
+      for (int v = 0; v < vectors; v++)
         s[i][v] = _mm512_sub_epi32(
             s[i][v], _mm512_mullo_epi32(sum, _mm512_loadu_si512(by->zeros + v * 16)));
     }
 #pragma GCC unroll 2
-  for (int v = 0; v < 2; v++) {
+  for (int v = 0; v < vectors; v++) {
     const __mmask16 there = (1u << least(16, cols > v * 16 ? cols - v * 16 : 0)) - 1;
     const __m512 scales = _mm512_loadu_ps(by->scales + v * 16);
 #pragma GCC unroll 8
@@ -216,7 +217,7 @@ INLINE void sums_of(const int high, word k, const char *x, word step, const char
 #endif
 }
 
-INLINE void rows_of(const int high, const struct integer_columns *c, const ending *e,
+INLINE void rows_of(const int high, const int vectors, const struct integer_columns *c, const ending *e,
                     const columns *by, const char *x, word step, const char *p, word cols, char *out,
                     word out_step) {
   int32_t sums[HIGH][COLS];
@@ -233,21 +234,27 @@ INLINE void rows_of(const int high, const struct integer_columns *c, const endin
 }
 #endif
 
-#define ROWS_OF(high)                                                                             \
-  static void rows_##high(const struct integer_columns *c, const ending *e, const columns *by,    \
-                          const char *x, word step, const char *p, word cols, char *out,          \
-                          word out_step) {                                                        \
-    rows_of(high, c, e, by, x, step, p, cols, out, out_step);                                     \
+#define ROWS_OF(high, vectors)                                                                    \
+  static void rows_##high##_##vectors(const struct integer_columns *c, const ending *e,           \
+                                      const columns *by, const char *x, word step, const char *p, \
+                                      word cols, char *out, word out_step) {                      \
+    rows_of(high, vectors, c, e, by, x, step, p, cols, out, out_step);                            \
   }
-ROWS_OF(1) ROWS_OF(2) ROWS_OF(4) ROWS_OF(8)
+ROWS_OF(1, 2) ROWS_OF(2, 2) ROWS_OF(4, 2) ROWS_OF(8, 2)
+#if defined(__AVX512VNNI__)
+ROWS_OF(1, 1) ROWS_OF(2, 1) ROWS_OF(4, 1) ROWS_OF(8, 1)
+#define SIZES(high) {rows_##high##_1, rows_##high##_2}
+#else
+#define SIZES(high) {rows_##high##_2, rows_##high##_2}
+#endif
 #undef ROWS_OF
 
 /* `rows` rows of x times a panel of those of a group */
 static void panel_of(const struct integer_columns *c, word group, word panel, const char *x, word step,
                      word rows, char *out, word out_step) {
-  static void (*const sizes[])(const struct integer_columns *, const ending *, const columns *,
-                               const char *, word, const char *, word, char *, word) = {
-      rows_1, rows_2, rows_4, rows_8};
+  static void (*const sizes[][2])(const struct integer_columns *, const ending *, const columns *,
+                                  const char *, word, const char *, word, char *, word) = {
+      SIZES(1), SIZES(2), SIZES(4), SIZES(8)};
   const word panels = (c->n + COLS - 1) / COLS, at = group * c->n + panel * COLS;
   const word cols = least(COLS, c->n - panel * COLS), depth = (c->k + GROUP - 1) / GROUP * GROUP;
   const char *p = c->panels + (group * panels + panel) * depth * COLS;
@@ -272,5 +279,5 @@ static void panel_of(const struct integer_columns *c, word group, word panel, co
   out += at * size;
   for (int log = HIGH_LOG; log >= 0; log--)
     for (; rows >= 1 << log; rows -= 1 << log, x += step << log, out += out_step << log)
-      sizes[log](c, &e, &by, x, step, p, cols, out, out_step);
+      sizes[log][cols > COLS / 2](c, &e, &by, x, step, p, cols, out, out_step);
 }

@@ -196,28 +196,43 @@ EXPORT(look_up)(const struct look_up *a, word t, word threads) {
   for (; i < end; i++) a->out[i] = a->table[(unsigned char)a->x[i]];
 }
 
-/* Maxima of windows of pixels whose channels lie side by side. */
-EXPORT(most_of)(const struct most_of *a, word t, word threads) {
-  const word c = a->channels, rows = a->images * a->high;
+/* the largest of `lanes` bytes of each pixel of a window, less a sign: from y0 to y1, x0 to x1 */
+INLINE void most_of_lanes(const word lanes, const struct most_of *a, const char *image, word y0, word y1,
+                          word x0, word x1, unsigned char *out) {
   const unsigned char flip = a->is_signed ? 128 : 0;
+  unsigned char most[BLOCK] = {0};
+  for (word y = y0; y < y1; y++)
+    for (word x = x0; x < x1; x++) {
+      const unsigned char *from = (const unsigned char *)image + y * a->x_row + x * a->x_pixel;
+      for (word j = 0; j < lanes; j++) {
+        const unsigned char one = from[j] ^ flip;
+        most[j] = one > most[j] ? one : most[j];
+      }
+    }
+  for (word j = 0; j < lanes; j++) out[j] = most[j] ^ flip;
+}
+
+/* Maxima of windows of pixels whose channels lie side by side. Numbers of lanes are constants, and
+   the last ones are found twice. */
+EXPORT(most_of)(const struct most_of *a, word t, word threads) {
+  enum { FEW = BLOCK / 4 };
+  const word c = a->channels, rows = a->images * a->high;
   for (word u = rows * t / threads; u < rows * (t + 1) / threads; u++) {
     const word n = u / a->high, top = u % a->high * a->stride_down - a->before_down;
     const word y0 = top < 0 ? 0 : top, y1 = least(top + a->kernel_down, a->height);
     for (word q = 0; q < a->wide; q++) {
-      unsigned char *restrict out = (unsigned char *)a->out + (u * a->wide + q) * a->out_pixel;
+      unsigned char *out = (unsigned char *)a->out + (u * a->wide + q) * a->out_pixel;
       const word left = q * a->stride_right - a->before_right;
       const word x0 = left < 0 ? 0 : left, x1 = least(left + a->kernel_right, a->width);
-      for (word j = 0; j < c; j++) out[j] = 0;
-      for (word y = y0; y < y1; y++)
-        for (word x = x0; x < x1; x++) {
-          const unsigned char *restrict from =
-              (const unsigned char *)a->x + n * a->x_image + y * a->x_row + x * a->x_pixel;
-          for (word j = 0; j < c; j++) {
-            const unsigned char one = from[j] ^ flip;
-            out[j] = one > out[j] ? one : out[j];
-          }
-        }
-      for (word j = 0; j < c; j++) out[j] ^= flip;
+      const char *image = a->x + n * a->x_image;
+      word j = 0;
+      for (; j + BLOCK <= c; j += BLOCK)
+        most_of_lanes(BLOCK, a, image + j, y0, y1, x0, x1, out + j);
+      for (; j < c && c >= FEW; j += FEW) {
+        j = least(j, c - FEW);
+        most_of_lanes(FEW, a, image + j, y0, y1, x0, x1, out + j);
+      }
+      if (j < c) most_of_lanes(c - j, a, image + j, y0, y1, x0, x1, out + j);
     }
   }
 }

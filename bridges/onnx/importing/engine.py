@@ -418,12 +418,12 @@ def _signature(part: _Part, env: Mapping[str, Any]) -> tuple[_Kind, _Sizes]:
     """What a part is lowered for: all about its inputs but sizes, and the sizes in a row."""
     kind: list[Any] = []
     sizes: list[int] = []
-    for name in part.reads:
-        value = env.get(name)
+    for name in [one for one in part.reads if one in env]:  # most of them are constants
+        value = env[name]
         if not isinstance(value, np.ndarray):
-            kind.append(type(value) if name in env else "")
+            kind.append((name, type(value)))
             continue
         by_value = name in part.by_value
-        kind.append((value.dtype, value.ndim, value.tobytes() if by_value else b""))
+        kind.append((name, value.dtype, value.ndim, value.tobytes() if by_value else b""))
         sizes += value.shape
     return tuple(kind), tuple(sizes)

@@ -24,7 +24,7 @@ from ...ir.desc import INPUT
 from .plan import Plan
 
 _LEAST, _LEAST_FILTERS = 1 << 14, 1 << 8
-"""Elements of a matrix, and of filters, that are worth it."""
+"""Elements of a matrix, and of filters or a matrix of bytes, that are worth it."""
 _MOST = physical_memory() // 16
 """Bytes that are packed for a plan; what is more is multiplied as it lies. A transformer of 400 MB
 takes a fifth less time when all of it is packed."""
@@ -148,7 +148,8 @@ def _suits(array: Any) -> bool:
     """Whether an array may be worth packing: a matrix, or the filters of a convolution."""
     if type(array) is not np.ndarray or array.ndim < 2:
         return False
-    return array.size >= (_LEAST if array.ndim == 2 else _LEAST_FILTERS)
+    is_read_well = array.ndim == 2 and array.itemsize > 1  # products of bytes read panels alone
+    return array.size >= (_LEAST if is_read_well else _LEAST_FILTERS)
 
 
 def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kept | None:
