@@ -19,7 +19,7 @@ from ..framework.base import settings
 from ..framework.base.errors import DeviceError
 from ..framework.base.python.cached import new_lock
 from ..framework.fusion import libraries
-from ..framework.fusion.device_kernels import NAMES
+from ..framework.fusion.device_kernels import cuda_text
 from .device_array import launches, memory_of, ndarray
 
 _NAMES = """\
@@ -48,6 +48,7 @@ static pthread_barrier_t barrier;
 #define SYNC (BLOCK == 1 ? 0 : pthread_barrier_wait(&barrier))
 #define INFINITE ((double)INFINITY)
 #define FIRST_TO_MARK(flag) __sync_bool_compare_and_swap(flag, 0, 1)
+#define TICKET(counter) __sync_fetch_and_add(counter, 1)
 """
 _RUN = """
 static int64 *words_of_run;
@@ -94,7 +95,7 @@ class RawKernel:
     """`cupy.RawKernel`, of texts that begin with the package's prelude."""
 
     def __init__(self, code: str, name: str) -> None:
-        if NAMES not in code:
+        if cuda_text("names") not in code:
             raise ValueError(f"{name}: not a kernel of the package")
         texts.setdefault(name, set()).add(code)
         self._name = name
@@ -109,7 +110,7 @@ class RawKernel:
             f"({kind})words[{place}]" if kind.endswith("*") else f"*({kind} *)words[{place}]"
             for place, kind in enumerate(self._types, 1)
         ]
-        own = code.replace(NAMES, _NAMES)
+        own = code.replace(cuda_text("names"), _NAMES)
         self._source = own + _RUN.format(name=name, arguments=", ".join(arguments))
         self._runs: dict[int, Any] = {}
 

@@ -1,7 +1,7 @@
 """Kernels written in CUDA, for work that CuPy has no single call for.
 
-Their text is what C and CUDA have in common, below `NAMES` for what C lacks: the stand-in of CuPy
-(testing/device_raw.py) gives these names other meanings and compiles the same text as C. A kernel
+They stand in native/cuda. Their text is what C and CUDA have in common, below names.cu for what C
+lacks: the stand-in of CuPy (testing/device_raw.py) compiles the same text as C. A kernel
 works for any number of threads (lanes) in a block, a power of two: the stand-in has one.
 """
 
@@ -9,74 +9,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, partial
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
+from ... import native
 from ..ir.kernel_args import Call
 
 THREADS = 256
 """Of a block; the prelude has as much shared memory."""
+TILE = 32
+"""Columns that a block of columns.cu takes at least."""
 _MOST_BLOCKS = 1 << 16
+_MOST_SUMS = 1 << 10
 _REAL = {"float32": "float", "float64": "double"}
 
-NAMES = """\
-typedef long long int64;
-typedef int int32;
-typedef short int16;
-typedef signed char int8;
-typedef unsigned char uint8;
-typedef unsigned short uint16;
-typedef unsigned int uint32;
-typedef unsigned long long uint64;
-#define KERNEL extern "C" __global__ void
-#define DEVICE static __device__
-#define SHARED __shared__
-#define LANE ((int64)threadIdx.x)
-#define LANE_COUNT ((int64)blockDim.x)
-#define BLOCK_INDEX ((int64)blockIdx.x)
-#define BLOCK_COUNT ((int64)gridDim.x)
-#define SYNC __syncthreads()
-#define INFINITE __longlong_as_double(0x7ff0000000000000ll)
-#define FIRST_TO_MARK(flag) (atomicCAS((uint64 *)(flag), 0ull, 1ull) == 0ull)
-"""
-_COMMON = f"""
-#define EACH(i, size) \\
-  for (int64 i = BLOCK_INDEX * LANE_COUNT + LANE; i < (size); i += BLOCK_COUNT * LANE_COUNT)
-#define LANES(i, size) for (int64 i = LANE; i < (size); i += LANE_COUNT)
-#define FIRST_LANE (LANE == 0)
-#define REDUCTION(name, type, joined)                         \\
-  DEVICE type name(type value) {{                              \\
-    SHARED type held[{THREADS}];                                    \\
-    held[LANE] = value;                                       \\
-    SYNC;                                                     \\
-    for (int64 half = LANE_COUNT / 2; half > 0; half /= 2) {{  \\
-      if (LANE < half) {{                                      \\
-        type a = held[LANE], b = held[LANE + half];           \\
-        held[LANE] = joined;                                  \\
-      }}                                                       \\
-      SYNC;                                                   \\
-    }}                                                         \\
-    value = held[0];                                          \\
-    SYNC;                                                     \\
-    return value;                                             \\
-  }}
-REDUCTION(block_sum, real, a + b)
-REDUCTION(block_max, real, fmax(a, b))
-REDUCTION(block_sum_double, double, a + b)
-REDUCTION(block_max_double, double, fmax(a, b))
 
-DEVICE int64 part_of(const int64 *ends, int64 i) {{
-  int64 part = 0;
-  while (i >= ends[part]) part++;
-  return part;
-}}
-"""
+def cuda_text(*names: str) -> str:
+    """The files of native/cuda with these names, one after the other."""
+    return "\n".join(map(_file, names))
+
+
+@cache
+def _file(name: str) -> str:
+    return (files(native) / "cuda" / f"{name}.cu").read_text(encoding="utf-8")
 
 
 def takes(*arrays: Any) -> bool:
     """Whether kernels take arrays as plain memory."""
     return all(array is None or array.flags.c_contiguous for array in arrays)
+
+
+def few_blocks(size: int) -> int:
+    """How many blocks a kernel over `size` elements has that leaves a sum for each block."""
+    return min(-(-size // THREADS), _MOST_SUMS)
 
 
 def elementwise(xp: Any, text: str, name: str, dtype: Any, size: int, args: Sequence[Any]) -> Call:
@@ -99,7 +66,8 @@ def _kernel(xp: Any, text: str, name: str, dtype: str) -> Any:
 
 def source_of(text: str, dtype: str) -> str:
     """The whole text of a kernel whose `real` is a dtype."""
-    return f"typedef {_REAL[dtype]} real;\n{NAMES}{_COMMON}{text}"
+    lines = f"typedef {_REAL[dtype]} real;", f"#define THREADS {THREADS}"
+    return "\n".join([*lines, cuda_text("names", "prelude"), text])
 
 
 def pointers(xp: Any, arrays: Sequence[Any]) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from ..ir.kernel_args import Call
 from .codegen import COLUMN, FULL, Loop
 from .cuda_source import TYPES, row_source
-from .device_kernels import by_blocks
+from .device_kernels import by_blocks, cuda_text
 
 _MOST_WEIGHTS = 1 << 16
 """Elements of a factor that each block reads by itself; cuBLAS is faster with larger ones."""
@@ -180,35 +180,5 @@ def _text(loops: tuple[Loop, ...]) -> str:
     """The kernel of lists of products and of these loops."""
     functions = [row_source(loop, f"loop_{n}", _OPERANDS) for n, loop in enumerate(loops, 1)]
     cases = [f"        case {n}: loop_{n}(words, row); break;" for n in range(1, len(loops) + 1)]
-    return "\n".join([_PRODUCT, *functions, _LIST.replace("CASES", "\n".join(cases))])
-
-
-_PRODUCT = """
-DEVICE void product(const int64 *words, int64 row) {
-  const int64 columns = words[2], inner = words[3];
-  const real *a = (const real *)words[4] + row * words[8], *b = (const real *)words[5];
-  real *out = (real *)words[6] + row * words[12];
-  const real *bias = (const real *)words[7];
-  LANES(j, columns) {
-    real sum = 0;
-    for (int64 k = 0; k < inner; k++) sum += a[k * words[9]] * b[k * words[10] + j * words[11]];
-    if (bias) sum += bias[j];
-    out[j] = words[13] ? out[j] + sum : sum;
-  }
-}
-"""
-_LIST = """
-KERNEL row_list(const int64 *list, int64 count, int64 width) {
-  const int64 row = BLOCK_INDEX;
-  for (int64 n = 0; n < count; n++) {
-    const int64 *words = list + n * width;
-    if (row < words[1]) {
-      switch (words[0]) {
-        case 0: product(words, row); break;
-CASES
-      }
-    }
-    SYNC;
-  }
-}
-"""
+    text = cuda_text("row_lists").split("\n\n", 1)[1]  # without the remark on the two words
+    return text.replace("LOOPS", "\n".join(functions)).replace("CASES", "\n".join(cases))

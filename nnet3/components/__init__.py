@@ -6,9 +6,14 @@ the package registers all types and their operators. `base/` holds the code that
 May import: files, config lines and indexes of nnet3.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
 
+import numpy as np
+
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import lookup
 from .base.component import (
     COMPONENTS,
     Component,
@@ -33,3 +38,17 @@ __all__ = [
 
 for _module in iter_modules(__path__):
     import_module(f".{_module.name}", __package__)
+
+
+# The kernels for GPUs are loaded where one runs them.
+def _on_gpu(name: str) -> Callable[[KernelArgs], Call | None]:
+    def bind(k: KernelArgs) -> Call | None:
+        return getattr(import_module(".base.columns_cuda", __package__), name)(k)
+
+    return bind
+
+
+for _name in ("batch_norm", "batch_norm_grad", "batch_norm_statistics", "column_sums"):
+    lookup(f"nnet3.{_name}").kernel(
+        _on_gpu(_name), device="gpu", dtypes=(np.float32, np.float64), library="cuda"
+    )

@@ -6,13 +6,14 @@ Components do not: programs that read and write models compute nothing. May impo
 nnet3.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
 
 import numpy as np
 
 from ...framework.ir.kernel_args import Call, KernelArgs
-from . import natural_gradient, updates
+from . import natural_gradient, natural_products, objectives, updates
 
 for _module in iter_modules(__path__):
     if not _module.name.endswith("_cuda"):
@@ -20,41 +21,25 @@ for _module in iter_modules(__path__):
 
 
 # The kernels for GPUs are loaded where one runs them.
-def _precondition(k: KernelArgs) -> Call | None:
-    from .natural_gradient_cuda import precondition
+def _on_gpu(module: str, name: str) -> Callable[[KernelArgs], Call | None]:
+    def bind(k: KernelArgs) -> Call | None:
+        return getattr(import_module(f".{module}_cuda", __package__), name)(k)
 
-    return precondition(k)
-
-
-def _parameter_delta(k: KernelArgs) -> Call | None:
-    from .updates_cuda import parameter_delta
-
-    return parameter_delta(k)
+    return bind
 
 
-def _max_change(k: KernelArgs) -> Call | None:
-    from .updates_cuda import max_change
-
-    return max_change(k)
-
-
-def _apply_change(k: KernelArgs) -> Call | None:
-    from .updates_cuda import apply_change
-
-    return apply_change(k)
-
-
-def _constrain_orthonormal(k: KernelArgs) -> Call:
-    from .updates_cuda import constrain_orthonormal
-
-    return constrain_orthonormal(k)
-
-
-for _entry, _kernel in (
-    (natural_gradient.precondition, _precondition),
-    (updates.parameter_delta, _parameter_delta),
-    (updates.max_change, _max_change),
-    (updates.apply_change, _apply_change),
-    (updates.constrain_orthonormal, _constrain_orthonormal),
+for _entry, _module, _name in (
+    (natural_gradient.precondition, "natural_gradient", "precondition"),
+    (natural_products.splice_rows, "parts", "splice_rows"),
+    (natural_products.scaled_product, "parts", "scaled_product"),
+    (natural_products.scaled_parts, "parts", "scaled_parts"),
+    (objectives.linear, "parts", "linear_objective"),
+    (updates.parameter_delta, "updates", "parameter_delta"),
+    (updates.max_change, "updates", "max_change"),
+    (updates.apply_change, "updates", "apply_change"),
+    (updates.scale_states, "updates", "scale_states"),
+    (updates.constrain_orthonormal, "updates", "constrain_orthonormal"),
 ):
-    _entry.kernel(_kernel, device="gpu", dtypes=(np.float32, np.float64), library="cuda")
+    _entry.kernel(
+        _on_gpu(_module, _name), device="gpu", dtypes=(np.float32, np.float64), library="cuda"
+    )

@@ -57,30 +57,18 @@ def outside(k: KernelArgs, slot: str, least: int, bound: int) -> Explain:
     return lambda _, bad: describe(f"{slot} {name!r} holds {bad}, {wanted}")
 
 
-_CHECK = """
-KERNEL check_ids(const ID *ids, int64 *note, int64 size, int64 least, int64 bound, int64 never) {
-  EACH(i, size) {
-    int64 id = ids[i];
-    if ((id < least || id >= bound || id == never) && FIRST_TO_MARK(note)) {
-      note[1] = i;
-      note[2] = id;
-    }
-  }
-}
-"""
-
-
 def noted(
     k: KernelArgs, slot: str, explain: Explain, least: int, bound: int, never: int = _NO_ID
 ) -> Call:
     """A check of ids by a GPU, which is not asked: ids outside [least, bound), and `never`, are
     found when results are read. Until then CuPy counts them round and round."""
-    from ...framework.fusion.device_kernels import elementwise  # without a GPU it is not needed
+    # Without a GPU it is not needed.
+    from ...framework.fusion.device_kernels import cuda_text, elementwise
 
     ids = k.in_one_piece(k[slot])
     load = [] if ids is k[slot] else [partial(k.xp.copyto, ids, k[slot])]
     numbers = (np.int64(n) for n in (ids.size, least, bound, never))
-    text = _CHECK.replace("ID", ids.dtype.name)
+    text = cuda_text("indexes").replace("ID ", f"{ids.dtype.name} ")
     given = ids, k.note(slot, explain), *numbers
     return in_order(*load, elementwise(k.xp, text, "check_ids", np.float32, ids.size, given))
 

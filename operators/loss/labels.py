@@ -112,36 +112,16 @@ def bad_label(k: KernelArgs, classes: int) -> Explain:
     return explain
 
 
-COUNTS = """
-DEVICE int counts(int64 label, int64 sample, int64 classes, int64 ignored, int64 *note) {
-  if (label == ignored) return 0;
-  if (label >= 0 && label < classes) return 1;
-  if (FIRST_TO_MARK(note)) {
-    note[1] = sample;
-    note[2] = label;
-  }
-  return 0;
-}
-"""
-"""CUDA: whether a sample counts; a label that is no class is noted, and counts no more."""
-
-_CHECK = f"""{COUNTS}
-KERNEL check_labels(const int64 *labels, uint8 *valid, int64 *note, int64 size, int64 classes,
-                    int64 ignored) {{
-  EACH(i, size) valid[i] = counts(labels[i], i, classes, ignored, note);
-}}
-"""
-
-
 def _noted(k: KernelArgs, values: Any, classes: int) -> Call:
     """As `Labels.check` on a GPU, which is not asked: the mask is always there."""
-    from ...framework.fusion.device_kernels import elementwise  # without a GPU it is not needed
+    # Without a GPU it is not needed.
+    from ...framework.fusion.device_kernels import cuda_text, elementwise
 
     valid = k.scratch(values.shape, bool)
     note = k.note("label", bad_label(k, classes))
     numbers = (np.int64(n) for n in (values.size, classes, k.attrs["ignore_index"]))
     given = values, valid, note, *numbers
-    fill = elementwise(k.xp, _CHECK, "check_labels", np.float32, values.size, given)
+    fill = elementwise(k.xp, cuda_text("labels"), "check_labels", np.float32, values.size, given)
 
     def check() -> Any:
         fill()
