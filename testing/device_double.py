@@ -32,6 +32,7 @@ import numpy as np
 
 from ..framework.base import backend, scope
 from ..framework.base.backend import Place
+from ..framework.fusion import cublas
 from .device_array import (
     Ufunc,
     crossings,
@@ -46,6 +47,7 @@ from .device_array import (
     to_device,
     to_numpy,
 )
+from .device_blas import Library
 from .device_kernels import make_kernel
 from .device_names import METHODS, SIGNATURES, UFUNCS
 from .device_raw import RawKernel
@@ -217,6 +219,8 @@ class Generator:
 
 
 class _Stream:
+    ptr = 0
+
     def synchronize(self) -> None: ...
 
     def __enter__(self) -> None: ...
@@ -257,7 +261,11 @@ class _Module:
         Device=_Device,
         Stream=_Stream,
         get_current_stream=_Stream,
-        runtime=SimpleNamespace(getDeviceCount=lambda: 2),
+        runtime=SimpleNamespace(
+            getDeviceCount=lambda: 2,
+            getDevice=lambda: current.gpus[-1],
+            runtimeGetVersion=lambda: 12090,
+        ),
     )
 
 
@@ -331,8 +339,8 @@ def instead_of_cupy() -> Iterator[Any]:
     """Within it the package finds the double where it would import CuPy."""
     from .device_sparse import sparse
 
-    saved = backend._cupy
-    backend._cupy = lambda: xp
+    saved = backend._cupy, cublas.load
+    backend._cupy, cublas.load = lambda: xp, lambda major: Library()
     modules: dict[str, Any] = {
         "cupyx": SimpleNamespace(),
         "cupyx.scipy": SimpleNamespace(sparse=sparse),
@@ -343,7 +351,7 @@ def instead_of_cupy() -> Iterator[Any]:
     try:
         yield xp
     finally:
-        backend._cupy = saved
+        backend._cupy, cublas.load = saved
         for name, module in held.items():
             if module is None:
                 del sys.modules[name]

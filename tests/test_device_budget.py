@@ -31,18 +31,18 @@ class Cost(NamedTuple):
 
 
 BUDGET = {
-    "mlp": Cost(29, 0, 0),
-    "conv": Cost(42, 0, 0),
-    "lstm": Cost(34, 0, 0),
+    "mlp": Cost(25, 0, 0),
+    "conv": Cost(40, 0, 0),
+    "lstm": Cost(30, 0, 0),
     "step net": Cost(18, 0, 0),
-    "transformer": Cost(93, 0, 0),
+    "transformer": Cost(82, 0, 0),
     "tdnn": Cost(142, 0, 0),
     "tdnn-f": Cost(250, 0, 0),
     "lstmp": Cost(1300, 0, 0),
     "lf-mmi": Cost(228, 0, 17),
     "cntk": Cost(26, 0, 0),
-    "tree": Cost(355, 0, 11),
-    "ctc": Cost(264, 0, 0),
+    "tree": Cost(349, 0, 11),
+    "ctc": Cost(262, 0, 0),
 }
 
 

@@ -91,7 +91,8 @@ def work_of(call: Call) -> RowWork | None:
     return getattr(call, "row_work", None)
 
 
-def _standing_for(call: Any, work: RowWork) -> Call:
+def standing_for(call: Any, work: RowWork) -> Call:
+    """The call, which remembers that it does this work."""
     call.row_work = work
     return call
 
@@ -99,7 +100,7 @@ def _standing_for(call: Any, work: RowWork) -> Call:
 def product_call(call: Call, work: RowProduct) -> Call:
     """The call of a product, which remembers what it does where a list may take it."""
     takes = work.b.size <= _MOST_WEIGHTS and _fits(work.a, work.b, work.out) and _floats(work.out)
-    return _standing_for(call, work) if takes else call
+    return standing_for(call, work) if takes else call
 
 
 def loop_call(call: Call, loop: Loop, arrays: Sequence[Any]) -> Call:
@@ -107,7 +108,7 @@ def loop_call(call: Call, loop: Loop, arrays: Sequence[Any]) -> Call:
     plain = all(operand.dtype in TYPES for operand in loop.operands)
     full = [a for a, o in zip(arrays, loop.operands, strict=True) if o.kind == FULL]
     takes = plain and all(a.ndim == 2 and a.strides[1] == a.itemsize for a in full)
-    return _standing_for(call, RowLoop(loop, arrays)) if takes else call
+    return standing_for(call, RowLoop(loop, arrays)) if takes else call
 
 
 def _fits(*arrays: Any) -> bool:

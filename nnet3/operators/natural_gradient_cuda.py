@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.fusion.cublas import multiply
 from ...framework.fusion.device_kernels import by_blocks, cuda_text, few_blocks, takes
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -80,7 +81,7 @@ class _Preconditioner:
             moved = inner, outer, d, rho, frozen, numbers, square, z, vectors, turns
             made = a, factors, root_e, order, *sizes, *weights
             return in_order(
-                partial(xp.matmul, products.T, given, out=sums),
+                multiply(xp, products.T, given, sums),
                 kernel("gram_matrices", blocks=rank * rank, args=grams),
                 kernel("move_estimate", blocks=1, args=(*moved, *made)),
                 kernel("move_rows", blocks=-(-cols // _COLUMNS), args=wide),
@@ -88,8 +89,8 @@ class _Preconditioner:
             )
 
         wide = w, a, factors, numbers, sums, *sizes
-        project = partial(xp.matmul, given, w.T, out=products)
-        self._project = in_order(project, partial(xp.matmul, products, w, out=back))
+        project = multiply(xp, given, w.T, products)
+        self._project = in_order(project, multiply(xp, products, w, back))
         self._update = update(k.get("frozen"))
         self._start_once = in_order(project, update(None))
         self._starts = 1 if rows <= rank else 3

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ...framework.fusion.cublas import multiply
 from ...framework.fusion.device_kernels import (
     by_blocks,
     cuda_text,
@@ -41,7 +41,7 @@ def scaled_product(k: KernelArgs) -> Call | None:
     if x is None or w_grad is None or not (grad.size and x.size) or not takes(w_grad, b_grad):
         return None
     whole = k.scratch((grad.shape[1], x.shape[1]), w_grad.dtype)
-    return in_order(partial(k.xp.matmul, grad.T, x, out=whole), _scaled(k, whole, w_grad, b_grad))
+    return in_order(multiply(k.xp, grad.T, x, whole), _scaled(k, whole, w_grad, b_grad))
 
 
 def _scaled(k: KernelArgs, x: Any, w_grad: Any, b_grad: Any) -> Call:

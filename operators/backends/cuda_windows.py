@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import count
+from ...framework.fusion.cublas import multiply
 from ...framework.fusion.device_kernels import cuda_text, elementwise, takes
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -84,7 +85,7 @@ class _Convolution:
         self.images, self.channels = x[:2]
         self.matrix = w.reshape(groups, w.shape[0] // groups, -1)
         self.depth = self.channels * windows.taps
-        self.multiply = partial(partial, xp.matmul)
+        self.multiply = partial(multiply, xp)
         most = max(_GATHERED // max(self.depth * windows.positions, 1), 1)
         steps = range(0, self.images, most)
         self.chunks = [slice(at, min(at + most, self.images)) for at in steps]
@@ -120,7 +121,7 @@ def _conv(k: KernelArgs) -> Call | None:
     calls: list[Call | None] = []
     for chunk in conv.chunks:
         windows, gather = conv.gathered(cols, x[chunk])
-        product = conv.multiply(conv.matrix[None], windows, out=conv.split(out[chunk]))
+        product = conv.multiply(conv.matrix[None], windows, conv.split(out[chunk]))
         calls += [gather, product]
     if b is not None:
         bias = b.reshape(-1, *(1,) * (out.ndim - 2))
@@ -161,7 +162,7 @@ def _weights(conv: _Convolution, cols: Any) -> Iterator[Call | None]:
         yield partial(k.xp.copyto, small, grad.transpose(1, 2, 0, 3))
         left = small.reshape(groups, -1, images * places)
         right = windows.reshape(groups, -1, images * places).swapaxes(1, 2)
-        yield conv.multiply(left, right, out=part if number else w_grad)
+        yield conv.multiply(left, right, part if number else w_grad)
         if number:
             yield partial(k.xp.add, w_grad, part, w_grad)
 
@@ -173,11 +174,11 @@ def _large(conv: _Convolution, cols: Any) -> Iterator[Call | None]:
     for chunk in conv.chunks:
         x_grad, grad = k["x_grad"][chunk], conv.split(k["out_grad"][chunk])
         if windows.plain:
-            yield conv.multiply(weights, grad, out=conv.split(x_grad))
+            yield conv.multiply(weights, grad, conv.split(x_grad))
             continue
         size = len(x_grad) * conv.depth * windows.positions
         shape = len(x_grad), conv.groups, -1, windows.positions
-        yield conv.multiply(weights, grad, out=cols[:size].reshape(shape))
+        yield conv.multiply(weights, grad, cols[:size].reshape(shape))
         yield windows.call("sum_windows", (cols, x_grad), x_grad.size)
 
 
