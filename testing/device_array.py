@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from .device_graphs import Crossings, keep, launches, recorded
 from .device_names import ATOMIC, METHODS, RACING, UFUNCS, VIEWING
 
-crossings: list[str] = []
+crossings: list[str] = Crossings()
 """Copies between host and device since the test emptied the list: "get", "asarray", "bool" ..."""
-
-launches: list[str] = []
-"""Calls that start a kernel, or several, since the test emptied the list."""
 
 
 class _Current(threading.local):
@@ -109,8 +107,9 @@ def like(name: str, original: Callable[..., Any], text: str) -> Callable[..., An
         return out if out is not None else to_device(found)
 
     call.__name__ = name
+    call.__module__ = "cupy"
     call.__signature__ = signature
-    return call
+    return recorded(call)
 
 
 def _is_view(found: Any, given: Any) -> bool:
@@ -135,6 +134,7 @@ class Ufunc:
     def __repr__(self) -> str:
         return f"<ufunc {self.name!r} of the double>"
 
+    @recorded
     def __call__(
         self, *args: Any, out: Any = None, dtype: Any = None, casting: str = "same_kind"
     ) -> Any:
@@ -162,6 +162,7 @@ class Ufunc:
             found = self._original(*operands, out=into, casting=casting, **kwargs)
         return out if out is not None else to_device(found)
 
+    @recorded
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
         """Atomic operations; for some dtypes only."""
         if self.name not in ATOMIC:
@@ -188,6 +189,7 @@ class Ufunc:
             raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
         return getattr(array, method)(axis, dtype, out)
 
+    @recorded
     def reduceat(
         self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
     ) -> Any:
@@ -267,6 +269,7 @@ class ndarray:  # noqa: N801  CuPy's name
     def __init__(self, memory: np.ndarray, device: int | None = None) -> None:
         self.memory = memory
         self.device = current.gpus[-1] if device is None else device
+        keep(self)
 
     def _same(self, memory: np.ndarray) -> ndarray:
         """Other elements or another form of the same memory."""
@@ -363,12 +366,14 @@ class ndarray:  # noqa: N801  CuPy's name
 
     # -- elements ----------------------------------------------------------------------------------
 
+    @recorded
     def __getitem__(self, index: Any) -> ndarray:
         found = np.asarray(self.memory[_wrapped(self.memory, _index(index))])
         if not np.may_share_memory(found, self.memory):
             launches.append("getitem")
         return self._same(found)
 
+    @recorded
     def __setitem__(self, index: Any, value: Any) -> None:
         launches.append("setitem")
         memory = memory_of(self)
@@ -408,6 +413,7 @@ def memory_copy(target: Any, source: Any) -> None:
             no_race("copy", target, source, same=True)
 
 
+Ufunc.__module__ = "cupy"
 ndarray.__module__ = "cupy"  # framework.backend tells arrays by the module of their type
 
 _METHOD_ORIGINALS = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .device_array import launches
+from .device_graphs import launches, recorded
 
 _OK, _NOT_SUPPORTED, _INVALID = 0, 15, 7
 _TYPES = {0: np.dtype(np.float32), 1: np.dtype(np.float64)}
@@ -79,6 +79,7 @@ class Library:
         number._obj.value, found._obj.state, found._obj.workspace = 1, _OK, 1 << 10
         return _OK
 
+    @recorded
     def cublasLtMatmul(  # noqa: N802
         self,
         handle: Any,

@@ -11,6 +11,7 @@ refuse, so that tests which run there find code that could not run on CuPy:
   `asarray`, `array` and `set` the ways there. `crossings` records each of them;
 - `launches` records the calls that start kernels: CuPy may start several for one, never none;
 - memory starts as garbage (NaN, or -1);
+- a stream that records a graph computes nothing, and refuses what CUDA refuses (device_graphs.py);
 - arrays of a GPU other than the current one are no operands (`DOUBLE` is GPU 1, the default GPU 0);
 - memory that overlaps where a CuPy kernel would race, and repeated indices in an assignment, raise.
 
@@ -48,6 +49,7 @@ from .device_array import (
     to_numpy,
 )
 from .device_blas import Library
+from .device_graphs import MemoryPool, Stream, recorded, tape, using_allocator
 from .device_kernels import make_kernel
 from .device_names import METHODS, SIGNATURES, UFUNCS
 from .device_raw import RawKernel
@@ -106,11 +108,18 @@ def _asnumpy(a: Any, stream: Any = None, order: str = "C") -> np.ndarray:
     return a.get() if type(a) is ndarray else np.asarray(a)
 
 
+def _refuse_to_record() -> None:
+    if tape.records:
+        message = "calling cuBLAS API during stream capture is currently unsupported"
+        raise NotImplementedError(message)
+
+
 def _matmul(*args: Any, out: Any = None) -> Any:
     a, b = map(to_numpy, args)
     into = None if out is None else memory_of(out)
     if not (type(args[0]) is type(args[1]) is ndarray):
         raise TypeError("matmul: an operand is no array of the device")
+    _refuse_to_record()
     launches.append("matmul")
     if into is not None and not into.flags.c_contiguous:
         into[...] = np.matmul(a, b)
@@ -120,6 +129,7 @@ def _matmul(*args: Any, out: Any = None) -> Any:
 
 
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
+    _refuse_to_record()
     launches.append("dot")
     if out is not None:
         if np.result_type(a.dtype, b.dtype) != out.dtype:
@@ -218,16 +228,6 @@ class Generator:
         return ndarray(np.asarray(self._own.integers(low, high, size, dtype, endpoint)))
 
 
-class _Stream:
-    ptr = 0
-
-    def synchronize(self) -> None: ...
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *error: Any) -> None: ...
-
-
 class _Device:
     """Makes a GPU current in a `with` block."""
 
@@ -259,12 +259,15 @@ class _Module:
     random = SimpleNamespace(Philox4x3210=_Philox, Generator=Generator)
     cuda = SimpleNamespace(
         Device=_Device,
-        Stream=_Stream,
-        get_current_stream=_Stream,
+        Stream=Stream,
+        MemoryPool=MemoryPool,
+        using_allocator=using_allocator,
+        get_current_stream=lambda: Stream(null=True),
         runtime=SimpleNamespace(
             getDeviceCount=lambda: 2,
             getDevice=lambda: current.gpus[-1],
             runtimeGetVersion=lambda: 12090,
+            memGetInfo=lambda: (1 << 30, 1 << 34),
         ),
     )
 
@@ -307,7 +310,10 @@ for _name, _text in SIGNATURES.items():
             setattr(_holder, _part, SimpleNamespace())
         _holder = getattr(_holder, _part)
     _original: Any = _OWN.get(_name) or functools.reduce(getattr, [*_path, _last], np)
-    setattr(_holder, _last, _WHOLE.get(_name) or like(_last, _original, _text))
+    _whole = _WHOLE.get(_name)
+    if _whole is not None:
+        _whole.__name__, _whole.__module__ = _last, "cupy"
+    setattr(_holder, _last, recorded(_whole) if _whole else like(_last, _original, _text))
 for _name in UFUNCS:
     setattr(xp, _name, Ufunc(_name))
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..framework.fusion.expression import Tree, parse
+from .device_graphs import recorded
 
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))  # sums of many variables nest deeply
 
@@ -93,7 +94,8 @@ def make_kernel(
                 else:
                     targets[target][...] = value
 
-    return call
+    call.__name__, call.__module__ = name, "cupy"
+    return recorded(call)
 
 
 def _read(line: str) -> tuple[str, str, Tree]:

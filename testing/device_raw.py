@@ -21,6 +21,7 @@ from ..framework.base.python.cached import new_lock
 from ..framework.fusion import libraries
 from ..framework.fusion.device_kernels import cuda_text
 from .device_array import launches, memory_of, ndarray
+from .device_graphs import recorded
 
 _NAMES = """\
 #include <pthread.h>
@@ -114,6 +115,7 @@ class RawKernel:
         self._source = own + _RUN.format(name=name, arguments=", ".join(arguments))
         self._runs: dict[int, Any] = {}
 
+    @recorded
     def __call__(
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], **rest: Any
     ) -> None:
@@ -149,6 +151,9 @@ class RawKernel:
         named = kind.removeprefix("const ").removesuffix("*").strip()
         known = {"real": self._real, "float": "float32", "double": "float64", "uint8": "bool"}
         return dtype.name in (named, known.get(named))
+
+
+RawKernel.__module__ = "cupy"
 
 
 def _compiled(source: str) -> libraries.Library:

@@ -149,7 +149,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "testing": (
         "device_names",
+        "device_graphs",
         "device_array",
+        "device_blas",
         "device_kernels",
         "device_raw",
         "device_sparse",

@@ -373,7 +373,16 @@ def test_wheel_works_away_from_the_tree(clean_copy):
     }
     files = [
         path
-        for pattern in ("*.py", "*.pyi", "*.bs", "*.proto", "view/page/*", "page.html", "*.[ch]")
+        for pattern in (
+            "*.py",
+            "*.pyi",
+            "*.bs",
+            "*.proto",
+            "view/page/*",
+            "page.html",
+            "*.[ch]",
+            "*.cu",
+        )
         for path in clean_copy.rglob(pattern)
     ]
     sources = {path.relative_to(clean_copy).as_posix() for path in files}

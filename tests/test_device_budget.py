@@ -14,6 +14,7 @@ import pytest
 
 from cuda_compiler import ARCHITECTURES, nvrtc, ptx_of
 from device_steps import STEPS
+from opscope import options
 from opscope.framework.runtime.executor import Frame
 from opscope.testing.device_double import UPLOADS, by_default, crossings, launches
 from opscope.testing.device_raw import texts
@@ -89,7 +90,7 @@ def cost_of(name: str, monkeypatch: pytest.MonkeyPatch) -> Cost:
         spent[-1] = Cost(*map(sum, zip(spent[-1], own, strict=True)))
 
     monkeypatch.setattr(Frame, "run", counted)
-    with by_default():
+    with by_default(), options(graphs=False):
         step = STEPS[name]()
         for _ in range(_WARM + _COUNTED):
             spent.append(Cost(0, 0, 0))

@@ -58,6 +58,8 @@ DIRECT = {
     "framework/fusion/compiler.py": {".read_text": 1},
     "framework/fusion/libraries.py": {".read_bytes": 1, "ctypes.CDLL": 1, "os.path.realpath": 1},
     "framework/fusion/native.py": {"ctypes.CDLL": 1},
+    "framework/fusion/cublas.py": {"ctypes.CDLL": 1},
+    "framework/fusion/device_kernels.py": {".read_text": 1},  # of the package's kernels
     "native/building.py": {".read_bytes": 1, ".write_text": 1},  # of the library that is built
     "native/units.py": {".read_text": 2, ".write_text": 1},  # headers for the compiler
     "framework/base/installed.py": {"open": 2},

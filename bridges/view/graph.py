@@ -121,7 +121,7 @@ class NetGraph:
         values: variables by key.
         arrays: numbers of parameters and states, as `numbers.Statistics`' JSON, by key.
         compared: what this net was compared with; "" without a difference.
-        profiled: how it was profiled; "" without a profile.
+        profiled: how it was profiled; "" without a profile. place: where.
         numbers: what the numbers are that items are colored by; "" without any.
     """
 
@@ -133,6 +133,7 @@ class NetGraph:
     values: dict[str, Value] = field(default_factory=dict)
     compared: str = ""
     profiled: str = ""
+    place: str = "the CPU"
     numbers: str = ""
 
     def add(self, item: Item) -> Item:

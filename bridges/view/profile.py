@@ -50,7 +50,18 @@ class _Times(Hook):
 
     def __init__(self) -> None:
         self.steps: dict[tuple[int, ...], Measured] = {}
+        self.place = "the CPU"
         self._start = 0.0
+        self._obstacles: dict[str, str] = {}
+
+    def after_run(self, frame: Any) -> None:
+        if frame.place.kind == "cpu":
+            return
+        # With hooks each operator runs by itself.
+        self._obstacles |= frame.recording.obstacles
+        whys = [f"{kind} {why}" for kind, why in self._obstacles.items()]
+        runs = f"which is no CUDA graph: {'; '.join(whys)}" if whys else "else as a CUDA graph"
+        self.place = f"{frame.place}, {runs}"
 
     def before_op(self, frame: Any, index: int) -> None:
         self._start = time.perf_counter()
@@ -104,7 +115,7 @@ def profile(graph: NetGraph, model: Model, rows: int, seed: int = 0) -> None:
     for group in graph.groups.values():
         if group.time is not None:
             group.lines = [*group.lines, seconds_text(group.time)]
-    graph.profiled = f"forward, {what} of random input, on the CPU, best of {_RUNS}"
+    graph.profiled = f"forward, {what} of random input, on {graph.place}, best of {_RUNS}"
 
 
 Share = tuple[Item, float, int]
@@ -122,11 +133,11 @@ def _split(step: Measured, items: Sequence[Sequence[Item]]) -> Iterator[Share]:
             yield item, step.seconds * seconds / (whole * len(own)), step.memory
 
 
-def _measure(run: Callable[[list[Hook]], object]) -> list[Measured]:
+def _measure(graph: NetGraph, run: Callable[[list[Hook]], object]) -> list[Measured]:
     """The steps of a run, which is done several times.
 
     Args:
-        run: does it with some hooks.
+        graph: learns where it ran. run: does it with some hooks.
     """
 
     def measured() -> list[Measured]:
@@ -134,6 +145,7 @@ def _measure(run: Callable[[list[Hook]], object]) -> list[Measured]:
         run([])
         for _ in range(_RUNS):
             run([times])
+        graph.place = times.place
         return list(times.steps.values())
 
     steps = measured()
@@ -154,8 +166,10 @@ def _measure(run: Callable[[list[Hook]], object]) -> list[Measured]:
     ]
 
 
-def _run(net: PlainNet, scope: Scope) -> list[Measured]:
-    return _measure(lambda hooks: net.run(scope, OpContext(seed=0, train=False, hooks=hooks)))
+def _run(graph: NetGraph, net: PlainNet, scope: Scope) -> list[Measured]:
+    return _measure(
+        graph, lambda hooks: net.run(scope, OpContext(seed=0, train=False, hooks=hooks))
+    )
 
 
 # -- nets of operators
@@ -175,7 +189,7 @@ def _operator_shares(graph: NetGraph, model: Model, rows: int, rng: Generator) -
             scope.var(var.name).set(*_random(var, rows, rng))
     there = {item.number: item for item in (*graph.items.values(), *graph.groups.values())}
     numbers = [at for at, op in enumerate(model.desc.ops) if op.role == FORWARD]
-    for step in _run(PlainNet(forward, check=False), scope):
+    for step in _run(graph, PlainNet(forward, check=False), scope):
         yield from _split(step, [[there[numbers[place]]] for place in step.operators])
 
 
@@ -221,7 +235,7 @@ def _cntk_shares(graph: NetGraph, network: Network, rows: int, rng: Generator) -
         net.context = OpContext(seed=0, hooks=hooks)
         net.forward(minibatch, wanted)
 
-    for step in _measure(run):
+    for step in _measure(graph, run):
         names = [dict.fromkeys(one.partition("@")[0] for one in each) for each in step.results]
         yield from _split(
             step, [[graph.items[name] for name in each if name in graph.items] for each in names]
@@ -259,7 +273,7 @@ def _nnet3_shares(graph: NetGraph, nnet: Nnet, rows: int, rng: Generator) -> Ite
     nodes = spans.computation.topology.nodes
     computes = [n for n, command in enumerate(commands) if command.type == "Propagate"]
     ends = [end for _, end in spans.ranges]
-    for step in _run(PlainNet(lowered, check=False), scope):
+    for step in _run(graph, PlainNet(lowered, check=False), scope):
         items: list[list[Item]] = []
         for operator in step.operators:
             command = bisect_right(ends, operator)

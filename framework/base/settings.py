@@ -96,6 +96,11 @@ class Options:
         "compute what operators are bound to for other shapes, where their kernels need not do it;"
         " OPSCOPE_VERIFY=1 compares it with what the kernels bind them to",
     )
+    graphs: bool = _option(
+        True,
+        "on a GPU, record the launches of a run that are the same in each one as a CUDA graph, and"
+        " replay it; `opscope profile` tells what keeps a net from that",
+    )
     keep_packed: bool = _option(
         True, "pack weights of nets that only predict once for all runs, until they change"
     )

@@ -183,12 +183,14 @@ def in_order(*calls: Callable[[], Any] | None) -> Callable[[], Any]:
             first()
             second()
 
+        both.parts = left
         return both
 
     def every() -> None:
         for call in left:
             call()
 
+    every.parts = left
     return every
 
 

@@ -7,10 +7,11 @@ Binding gives every operator its arrays once and takes back one callable without
 from __future__ import annotations
 
 import contextvars
+import heapq
 import operator as _operator
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,8 +31,19 @@ from ..ir.operation import Operator
 from .binding import BoundSteps, FusedBinder
 from .plans.constant_factors import constant_factors
 from .plans.kept_factors import kept_factors, written_variables
-from .plans.memory import Workspace, as_view, fresh_array, shared_panels, workspace_of
+from .plans.memory import (
+    NoMemoryError,
+    Workspace,
+    as_view,
+    fresh_array,
+    shared_panels,
+    workspace_of,
+)
 from .plans.plan import Plan, PlanStep, Traces
+
+if TYPE_CHECKING:
+    from .hooks import Hook
+    from .recording import Recording
 
 _COPIED = 1 << 16
 """Bytes up to which a replaced input is copied."""
@@ -160,7 +172,10 @@ class FrameMemory:
         self._values = values
         self._shared: dict[Any, tuple[Mapping[Any, Any], Any]] = {}
         self._check()
-        self._allocate()
+        try:
+            self._allocate()
+        except NoMemoryError as error:
+            raise NoMemoryError(self._without_memory(error)) from error
         self.make_views()
 
     def _check(self) -> None:
@@ -172,13 +187,31 @@ class FrameMemory:
         wanted = sum(plan.blocks) + sum(outliving.values())
         if self.place.kind != "cpu" or wanted <= _SMALL_RUN or wanted <= limit("run"):
             return
-        sizes = outliving | {name: plan.nbytes(name) for name in plan.placement}
-        largest = max(sizes, key=sizes.__getitem__)
-        shape, dtype = plan.specs[largest]
+        (largest,) = self._largest(1)
         raise RunError(
             f"the run wants {wanted} bytes, beyond the limit of {limit('run')}; the largest of its"
-            f" variables is {largest!r}, {dtype}{format_shape(shape)}; where that is meant, set"
-            f" OPSCOPE_LIMITS=run=NUMBER"
+            f" variables is {largest}; where that is meant, set OPSCOPE_LIMITS=run=NUMBER"
+        )
+
+    def _largest(self, count: int) -> list[str]:
+        """The variables that take the most memory, with dtypes and shapes."""
+        plan = self.plan
+        sizes = plan.outliving() | {name: plan.nbytes(name) for name in plan.placement}
+        names = heapq.nlargest(count, sizes, key=sizes.__getitem__)
+        return [f"{n!r}, {plan.specs[n][1]}{format_shape(plan.specs[n][0])}" for n in names]
+
+    def _without_memory(self, error: NoMemoryError) -> str:
+        """What wants how much memory, how much there is, and what would help."""
+        plan = self.plan
+        wanted = sum(plan.blocks) + sum(plan.outliving().values())
+        text = f"{self.place}: {error}; all of it is {wanted} bytes"
+        if self.place.kind != "cpu":
+            with on_device(self.place):
+                free, whole = self.place.xp.cuda.runtime.memGetInfo()
+            text += f", and {free} of {whole} are free"
+        return (
+            f"{text}; the largest of its variables are {'; '.join(self._largest(3))}; smaller"
+            " batches help, backward_from(..., recompute=True) in a training, and dtypes of 16 bits"
         )
 
     def _allocate(self) -> None:
@@ -265,6 +298,7 @@ class Frame(BoundSteps):
     _computed: Sequence[Variable] = ()  # on a GPU, variables that a run writes to
     _writes: Sequence[Variable] = ()  # large variables from outside that a run writes to
     traces: Traces | None = None
+    _recording: Recording | None = None
     _leaves_lists = True  # whether a call is none that a team can run
     _joined: tuple[Sequence[Callable[[], Any]], Sequence[int]] | None = None
 
@@ -464,24 +498,39 @@ class Frame(BoundSteps):
     def _run_watched(self, context: OpContext) -> None:
         hooks = context.hooks
         with on_device(self.place, context.stream):
-            for hook in hooks:
-                hook.before_run(self)
-            for index, call in enumerate(self.calls):
-                for hook in hooks:
-                    hook.before_op(self, index)
-                try:
-                    call()
-                except Exception as error:
-                    self.fail(index, error)
-                for hook in hooks:
-                    hook.after_op(self, index)
-            for hook in hooks:
-                hook.after_run(self)
+            if not hooks and self.place.kind != "cpu" and self.options.graphs:
+                self.recording.run(self._run_each)
+            else:
+                self._run_each(hooks)
         checks = self.scope.root.checks
         if checks is not None:
             checks.stale = True
         for variable in self._computed:
             variable.fed = None
+
+    def _run_each(self, hooks: Sequence[Hook] = ()) -> None:
+        for hook in hooks:
+            hook.before_run(self)
+        for index, call in enumerate(self.calls):
+            for hook in hooks:
+                hook.before_op(self, index)
+            try:
+                call()
+            except Exception as error:
+                self.fail(index, error)
+            for hook in hooks:
+                hook.after_op(self, index)
+        for hook in hooks:
+            hook.after_run(self)
+
+    @property
+    def recording(self) -> Recording:
+        """The calls that it has now, on a GPU, as a CUDA graph."""
+        from .recording import Recording  # without a GPU it is not needed
+
+        if self._recording is None or not self._recording.has(self.calls):
+            self._recording = Recording(self.place.xp, self.calls, self.plan.steps)
+        return self._recording
 
 
 def _released() -> None:

@@ -18,7 +18,9 @@ from ...framework.fusion.device_kernels import cuda_text, elementwise, takes
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import lookup
-from ..conv.windows import SPATIAL, Axis, make_axes, spread, winners_of
+from ..conv.conv import conv1d, conv2d, conv3d
+from ..conv.pool import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
+from ..conv.windows import Axis, make_axes, spread, winners_of
 
 _GATHERED = 1 << 26
 """Elements of gathered windows that are kept at a time: 256 MB of float32."""
@@ -237,13 +239,11 @@ def _mean_pool(name: str, large: str, small: str) -> Callable[[KernelArgs], Call
 _mean = _mean_pool("mean_of_windows", "x", "out")
 _mean_grad = _mean_pool("mean_of_windows_grad", "x_grad", "out_grad")
 
-for _rank in SPATIAL:
-    for _type, _kernel in {
-        f"conv{_rank}d": _conv,
-        f"conv{_rank}d_grad": _conv_grad,
-        f"max_pool{_rank}d": _max_pool,
-        f"max_pool{_rank}d_grad": _max_pool_grad,
-        f"avg_pool{_rank}d": _mean,
-        f"avg_pool{_rank}d_grad": _mean_grad,
-    }.items():
-        lookup(_type).kernel(_kernel, device="gpu", dtypes=(np.float32, np.float64), library="cuda")
+for _entries, *_kernels in (
+    ((conv1d, conv2d, conv3d), _conv, _conv_grad),
+    ((max_pool1d, max_pool2d, max_pool3d), _max_pool, _max_pool_grad),
+    ((avg_pool1d, avg_pool2d, avg_pool3d), _mean, _mean_grad),
+):
+    for _entry in _entries:
+        for _own, _kernel in zip((_entry, lookup(f"{_entry.type}_grad")), _kernels, strict=True):
+            _own.kernel(_kernel, device="gpu", dtypes=(np.float32, np.float64), library="cuda")

@@ -50,11 +50,23 @@ def reducing(xp: Any, source: Any, target: Any) -> Call | None:
     leading = axes == tuple(range(len(axes)))
     packed = source.flags.c_contiguous and reduced.flags.c_contiguous
     if leading and packed and source.size and reduced.ndim:
-        rows = source.reshape(-1, reduced.size)
-        # Made while binding, so that a call is the product alone.
-        ones = xp.ones(len(rows), source.dtype)
-        return partial(xp.dot, ones, rows, out=reduced.reshape(-1))
+        return row_sums(xp, source.reshape(-1, reduced.size), reduced.reshape(-1))
     return partial(source.sum, axis=axes, out=reduced)
+
+
+def row_sums(xp: Any, rows: Any, target: Any, shares: Any = None) -> Call:
+    """A call for target [D] = the sums of rows [N, D], as a product with a vector of ones.
+
+    Args:
+        shares: [N], in place of ones.
+    """
+    # Made while binding, so that a call is the product alone.
+    factors = xp.ones(len(rows), rows.dtype) if shares is None else shares
+    if xp is np:
+        return partial(np.dot, factors, rows, out=target)
+    from ...framework.fusion.cublas import multiply  # without a GPU it is not needed
+
+    return multiply(xp, factors[None], rows, target[None])
 
 
 def is_read(k: KernelArgs, slot: str) -> bool:

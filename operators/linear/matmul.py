@@ -14,7 +14,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import ArraySpecs, rows_of
-from ..base.calls import stacked
+from ..base.calls import row_sums, stacked
 
 Product = Callable[..., Call]
 """Something called as `product` below."""
@@ -329,9 +329,11 @@ def sum_of_rows(k: KernelArgs, grad: Any, target: Any, multiply: Product = produ
         return partial(k.xp.sum, grad, axis=0, out=target)
     rows, cols = grad.shape
     most = max(_CHUNK // max(cols, 1), 1)
-    ones = k.xp.ones(rows, grad.dtype)
-    if rows <= most or k.xp is not np:
-        return partial(k.xp.dot, ones, grad, target)
+    if k.xp is not np:
+        return row_sums(k.xp, grad, target)
+    ones = np.ones(rows, grad.dtype)
+    if rows <= most:
+        return partial(np.dot, ones, grad, target)
     if multiply is not product:
         return multiply(k.xp, ones[None], grad, target[None])
     sums = k.scratch((-(-rows // most), cols), grad.dtype)

@@ -17,7 +17,7 @@ from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import beside
-from ..base.calls import reducing
+from ..base.calls import reducing, row_sums
 
 REDUCTION_ATTRS = (
     AttrSpec("axes", "ints", "axes to reduce; none = all", ()),
@@ -291,7 +291,9 @@ def mean_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     if 0 < x.size <= _SMALL and x.flags.c_contiguous:
         shares = k.xp.full(x.size, _share(x.size, 1, x.dtype), x.dtype)
-        return partial(k.xp.dot, x.reshape(-1), shares, out)
+        if k.xp is np:
+            return partial(np.dot, x.reshape(-1), shares, out)
+        return row_sums(k.xp, x.reshape(-1, 1), out.reshape(1), shares)
     return _mean(k, out)
 
 

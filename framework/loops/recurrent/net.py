@@ -75,6 +75,19 @@ class RecurrentGradientProgram:
         (steps,) = k.op.inputs["steps"]
         self._steps: Variable = k.scope.find(steps) or k.scope.var(steps)
 
+    @property
+    def parts(self) -> list[Callable[[], None]]:
+        """See `RecurrentProgram.parts`.
+
+        Raises:
+            AttributeError: it depends on what forward operators of another frame will leave.
+        """
+        (steps,) = self._k.op.inputs["steps"]
+        operators = frame_of(self._k).plan.operators
+        if self._program is None or not any(steps in one.output_vars() for one in operators):
+            raise AttributeError("parts")
+        return [self._program]
+
     def __call__(self) -> None:
         saved = self._steps.step_scopes
         if saved is None:

@@ -124,6 +124,11 @@ class RecurrentProgram:
         preparing = arena.prepared.calls() if prepare and arena is not None else []
         return [*early, *preparing, *late]
 
+    @property
+    def parts(self) -> list[Call]:
+        """What a call does, for those who look whether it does the same in each run."""
+        return self.all_calls()
+
     def begin(self) -> None:
         """Hand the context of the run under way to the operators; before the calls run."""
         if self._calls.arena is not None:

@@ -56,12 +56,16 @@ def fresh_array(xp: Any, shape: Sequence[int], dtype: np.dtype) -> Any:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
+class NoMemoryError(RunError):
+    """A place has no memory for what a run asks for."""
+
+
 def _empty(xp: Any, size: int, shape: Any, dtype: Any) -> Any:
-    """An array of so many bytes. Raises RunError: there is no memory for it."""
+    """An array of so many bytes. Raises NoMemoryError: there is no memory for it."""
     try:
         return xp.empty(shape, dtype)
-    except MemoryError as error:
-        raise RunError(f"there is no memory for {size} bytes that the run asks for") from error
+    except MemoryError as error:  # also CuPy's
+        raise NoMemoryError(f"there is no memory for {size} bytes that the run asks for") from error
 
 
 class ScratchPool:
