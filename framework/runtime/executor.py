@@ -42,7 +42,7 @@ from .plans.memory import (
 from .plans.plan import Plan, PlanStep, Traces
 
 if TYPE_CHECKING:
-    from .hooks import Hook
+    from ..base.context import Hook
     from .recording import Recording
 
 _COPIED = 1 << 16
