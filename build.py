@@ -18,6 +18,7 @@
     stubs     write the stubs of NetBuilder's methods and of the public names again
     proto     compile proto/*.proto
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
+    gpu       on a machine with a GPU, run all tests there and write the table of benchmarks/gpu.py
     zoo       architectures of torchvision, timm and transformers beside PyTorch
               (further arguments go to tests/zoo)
     processors  test the native library on all kinds of processor, under sanitizers, with qemu on
@@ -46,6 +47,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from devtools.environment import OLDEST_NUMPY_VENV, PROTOC_VENV, VENV, Environment
+from devtools.gpu import cuda_extra
 from devtools.process import ROOT, StepError, run, say, settings, with_defaults
 from devtools.prose import findings
 from devtools.protos import compile_protos
@@ -194,6 +196,21 @@ def bench(arguments: argparse.Namespace) -> None:
     environment.prepare("bench")
     environment.install_torch()
     run([environment.python, Path("benchmarks", "run.py"), *arguments.rest], "benchmarks/run.py")
+
+
+def gpu(arguments: argparse.Namespace) -> None:
+    """On a machine with a GPU: all tests with CuPy, and the table of benchmarks/gpu.py.
+
+    Further arguments go to pytest. The table is written into docs/performance.md.
+    """
+    extra = cuda_extra()
+    environment = Environment(VENV)
+    environment.create()
+    environment.install_torch()
+    environment.prepare("test", "speed", "onnx", extra)
+    run_tests(environment, arguments.rest)
+    page = Path("docs", "performance.md")
+    run([environment.python, Path("benchmarks", "gpu.py"), "--write", page], "benchmarks/gpu.py")
 
 
 def campaign(arguments: argparse.Namespace) -> None:
@@ -382,6 +399,7 @@ COMMANDS: dict[Callable[[argparse.Namespace], None], bool] = {
     stubs: False,
     proto: False,
     bench: True,
+    gpu: True,
     campaign: True,
     zoo: True,
     processors: True,

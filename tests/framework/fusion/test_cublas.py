@@ -1,0 +1,122 @@
+"""Products of cuBLASLt, on a stand-in that checks what its functions are given."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from opscope.framework.base.backend import on_device
+from opscope.framework.fusion import cublas
+from opscope.testing import device_blas
+from opscope.testing.device_double import DOUBLE, by_default, launches, xp
+
+RNG = np.random.default_rng(0)
+DTYPES = ["float32", "float64"]
+
+
+@pytest.fixture(autouse=True)
+def _device():
+    with by_default(), on_device(DOUBLE):
+        yield
+
+
+def whole(*shape, dtype="float32"):
+    return RNG.normal(size=shape).astype(dtype)
+
+
+LAYOUTS = {
+    "rows": lambda a: xp.asarray(a),
+    "columns": lambda a: xp.asarray(np.ascontiguousarray(a.swapaxes(-1, -2))).swapaxes(-1, -2),
+    "part": lambda a: xp.asarray(np.concatenate([a, a], -1))[..., : a.shape[-1]],
+    "every second row": lambda a: xp.asarray(np.repeat(a, 2, -2))[..., ::2, :],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("left", LAYOUTS)
+@pytest.mark.parametrize("right", LAYOUTS)
+@pytest.mark.parametrize("sizes", [(4, 3, 5), (1, 3, 5), (4, 1, 5), (4, 3, 1), (1, 1, 1)])
+def test_any_layout(left, right, sizes, dtype):
+    m, k, n = sizes
+    a, b = whole(m, k, dtype=dtype), whole(k, n, dtype=dtype)
+    out = xp.zeros((m, n), dtype)
+    call = cublas.product(xp, LAYOUTS[left](a), LAYOUTS[right](b), out)
+    assert call is not None
+    launches.clear()
+    call()
+    assert launches == ["cublasLtMatmul"]
+    np.testing.assert_allclose(out.get(), a @ b, 1e-5, 1e-6)
+
+
+def test_factors_and_what_is_there():
+    a, b, held = whole(4, 3), whole(3, 5), whole(4, 5)
+    out = xp.asarray(held)
+    call = cublas.product(xp, xp.asarray(a), xp.asarray(b), out, alpha=2.0, adds=True)
+    assert call is not None
+    call()
+    np.testing.assert_allclose(out.get(), held + 2 * a @ b, 1e-5, 1e-6)
+
+
+def test_a_bias_or_sums_in_the_same_kernel():
+    a, b, bias = whole(4, 3), whole(3, 5), whole(5)
+    out, sums = xp.zeros((4, 5), np.float32), xp.zeros(5, np.float32)
+    left, right = xp.asarray(a), xp.asarray(b)
+    for given, added in (({"bias": xp.asarray(bias)}, bias), ({"sums": sums}, 0)):
+        call = cublas.product(xp, left, right, out, **given)
+        assert call is not None
+        call()
+        np.testing.assert_allclose(out.get(), a @ b + added, 1e-5, 1e-6)
+    np.testing.assert_allclose(sums.get(), b.sum(0), 1e-5, 1e-6)
+    double = [xp.asarray(one, np.float64) for one in (a, b, np.zeros((4, 5)), bias)]
+    assert cublas.product(xp, *double[:3], bias=double[3]) is None, "which has no epilogues"
+
+
+@pytest.mark.parametrize("lead", [(2,), (2, 3), (1, 3), (3, 1)])
+def test_stacks(lead):
+    a, b = whole(*lead, 4, 3), whole(*lead, 3, 5)
+    shared = whole(4, 3)
+    for left, given in ((a, xp.asarray(a)), (shared, xp.asarray(shared))):
+        out = xp.zeros((*lead, 4, 5), np.float32)
+        launches.clear()
+        cublas.multiply(xp, given, xp.asarray(b), out)()
+        assert launches == ["cublasLtMatmul"]
+        np.testing.assert_allclose(out.get(), left @ b, 1e-5, 1e-6)
+
+
+def test_what_it_does_not_take_is_left_to_cupy():
+    a, b = xp.asarray(whole(4, 6))[:, ::2], xp.asarray(whole(3, 5))
+    out = xp.zeros((4, 5), np.float32)
+    assert cublas.product(xp, a, b, out) is None, "neither rows nor columns lie in one piece"
+    assert cublas.product(xp, b.T, b, xp.zeros((5, 5), np.float64)) is None
+    assert cublas.product(xp, b[:, :0], b[:0], xp.zeros((3, 5), np.float32)) is None
+    launches.clear()
+    cublas.multiply(xp, a, b, out)()
+    assert launches == ["matmul"]
+
+
+def test_descriptors_go_with_their_product():
+    gc.collect()
+    before = len(device_blas._made)
+    out = xp.zeros((4, 5), np.float32)
+    call = cublas.product(xp, xp.asarray(whole(4, 3)), xp.asarray(whole(3, 5)), out)
+    assert len(device_blas._made) > before
+    del call
+    gc.collect()
+    assert len(device_blas._made) == before
+
+
+def test_a_library_that_computes_wrongly_is_not_used(monkeypatch):
+    class Wrong(device_blas.Library):
+        def cublasLtMatmul(self, *args):  # noqa: N802
+            return 0
+
+    cublas._handle.cache_clear()
+    monkeypatch.setattr(cublas, "load", lambda major: Wrong())
+    try:
+        out = xp.zeros((4, 5), np.float32)
+        cublas.multiply(xp, xp.asarray(whole(4, 3)), xp.asarray(whole(3, 5)), out)
+        assert cublas._handle(xp, 1) is None
+    finally:
+        cublas._handle.cache_clear()
