@@ -154,4 +154,4 @@ def _matrices(pointer: Any, layout: dict[Any, Any], stack: int) -> np.ndarray:
 
 def _vector(address: int, length: int, dtype: np.dtype) -> np.ndarray:
     memory = (ctypes.c_char * (length * dtype.itemsize)).from_address(address)
-    return np.frombuffer(memory, dtype)
+    return np.frombuffer(memoryview(memory), dtype)

@@ -130,6 +130,9 @@ class Stream:
 
     def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
         self.ptr = 0 if null else 1 << 20
+        # Others wait for what the null stream does, unless they are told not to.
+        if not (null or non_blocking):
+            raise ValueError("a stream that waits for the null stream records nothing")
 
     def synchronize(self) -> None: ...
 

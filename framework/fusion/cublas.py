@@ -202,10 +202,9 @@ class _Product:
         factors: tuple[float, float],
     ) -> bool:
         stack = int(np.prod(out.shape[:-2]))
-        parts = [
-            self._matrix(*one.shape[-2:], layout, stack)
-            for one, layout in zip((b, a, out), (layouts[1], layouts[0], layouts[2]), strict=True)
-        ]
+        (m, inner), n = a.shape[-2:], b.shape[-1]
+        sizes = (inner, n, layouts[1]), (m, inner, layouts[0]), (m, n, layouts[2])
+        parts = [self._matrix(*one, stack) for one in sizes]
         # The first factor of cuBLASLt is b.
         for name, layout in (("a", layouts[1]), ("b", layouts[0])):
             self._set("MatmulDesc", self._operation, _TRANSPOSED[name], c_int32(layout.transposed))

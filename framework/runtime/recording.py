@@ -47,11 +47,6 @@ class Recording:
         """Whether these are the frame's calls still: those that read other arrays are new."""
         return len(calls) == len(self._calls) and all(map(_same, calls, self._calls))
 
-    @property
-    def is_graph(self) -> bool:
-        """Whether runs are replayed."""
-        return self._graph is not None
-
     def run(self, each: Call) -> None:
         """Replay the graph, or run all calls by `each`."""
         if self._graph is not None:
