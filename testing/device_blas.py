@@ -1,6 +1,6 @@
 """cuBLASLt for the stand-in of CuPy: what its functions are given is checked, NumPy computes.
 
-Pointers are those of NumPy's memory. Numbers are those of NVIDIA's headers.
+Pointers lead to the memory of NumPy arrays. Numbers stand in NVIDIA's headers.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Options:
     graphs: bool = _option(
         True,
         "on a GPU, record the launches of a run that are the same in each one as a CUDA graph, and"
-        " replay it; `opscope profile` tells what keeps a net from that",
+        " replay it; `opscope profile` says what prevents it",
     )
     keep_packed: bool = _option(
         True, "pack weights of nets that only predict once for all runs, until they change"

@@ -36,7 +36,7 @@ def scaled_parts(k: KernelArgs) -> Call | None:
 
 
 def scaled_product(k: KernelArgs) -> Call | None:
-    """One product with all columns of x, among which may be that of the bias."""
+    """One product with all columns of x; the last may belong to the bias."""
     grad, x, w_grad, b_grad = (k.get(slot) for slot in ("grad", "x", "w_grad", "b_grad"))
     if x is None or w_grad is None or not (grad.size and x.size) or not takes(w_grad, b_grad):
         return None

@@ -40,7 +40,7 @@ def product(
 
 
 def affine_grad(k: KernelArgs) -> Call | None:
-    """With the gradient of the bias from the product that makes that of the weight."""
+    """One product makes the gradients of weight and bias."""
     w_grad, b_grad = k.get("w_grad"), k.get("b_grad")
     if w_grad is None or b_grad is None:
         return bind_affine_grad(k, product)
