@@ -499,7 +499,7 @@ class Frame(BoundSteps):
         hooks = context.hooks
         with on_device(self.place, context.stream):
             if not hooks and self.place.kind != "cpu" and self.options.graphs:
-                self.recording.run(self._run_each)
+                self.recording.replay(self._run_each)
             else:
                 self._run_each(hooks)
         checks = self.scope.root.checks

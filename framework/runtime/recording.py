@@ -47,7 +47,7 @@ class Recording:
         """Whether these are the frame's calls still: those that read other arrays are new."""
         return len(calls) == len(self._calls) and all(map(_same, calls, self._calls))
 
-    def run(self, each: Call) -> None:
+    def replay(self, each: Call) -> None:
         """Replay the graph, or run all calls by `each`."""
         if self._graph is not None:
             self._graph.launch()
