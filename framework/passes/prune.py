@@ -37,7 +37,7 @@ def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], given: Collection[st
         if op.role != FORWARD:
             continue
         writes = {bases.get(name, name) for name in op.output_names()}
-        if needed := writes & wanted - set(given):
+        if needed := (writes & wanted).difference(given):
             for name in writes.intersection(given):
                 raise VariableError(
                     f"{name!r} cannot be given: {op.type} computes it beside {min(needed)!r}, which"
