@@ -1129,10 +1129,12 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             columns=COUNT,
             rows=COUNT,
             out=writes("rows columns"),
-            begin=reads("rows columns"),  # what is added to, out itself perhaps
+            begin=reads("rows columns", optional=True),  # what is added to, out itself perhaps
             ids=reads("count", "int64"),
             taken=COUNT,  # rows of values
             places=reads("count", "int64"),  # of the values to add among them
+            ids_from_end=Whole(0, 1),  # whether those below 0 count from the end
+            places_from_end=Whole(0, 1),
             values=reads("taken columns"),
             order=updates("count", "int64"),  # the places, row after row
             ends=updates("rows+1", "int64"),  # where those of each row end there

@@ -29,34 +29,44 @@ EXPORT(add_rows)(const struct add_rows *a, word t, word n) {
   }
 }
 
+/* a number of `size` rows, counted from the front; one that is none stays out of range */
+INLINE word from_front(const word number, const word size, const word from_end) {
+  return number + (from_end && number < 0 ? size : 0);
+}
+
 /* Sorts the places by their ids, those of one id in their order (counting sort). */
 EXPORT(order_rows)(struct order_rows *a, word t, word n) {
   if (t) return;
-  const word *ids = a->ids, *places = a->places;
-  const uint64_t rows = a->rows, taken = a->taken;
+  const word *ids = a->ids, *places = a->places, rows = a->rows, taken = a->taken;
   word *ends = a->ends, *order = a->order, bad = 0;
   memset(ends, 0, (rows + 1) * sizeof(word));
   for (word i = 0; i < a->count; i++) {
-    const int fits = (uint64_t)ids[i] < rows && (uint64_t)places[i] < taken;
+    const word id = from_front(ids[i], rows, a->ids_from_end);
+    const word place = from_front(places[i], taken, a->places_from_end);
+    const int fits = (uint64_t)id < (uint64_t)rows && (uint64_t)place < (uint64_t)taken;
     bad |= !fits;
-    ends[fits ? ids[i] + 1 : 0]++;
+    ends[fits ? id + 1 : 0]++;
   }
   a->bad = bad;
   if (bad) return;
-  for (uint64_t row = 0; row < rows; row++) ends[row + 1] += ends[row];
-  for (word i = 0; i < a->count; i++) order[ends[ids[i]]++] = places[i];
+  for (word row = 0; row < rows; row++) ends[row + 1] += ends[row];
+  for (word i = 0; i < a->count; i++) {
+    word *end = ends + from_front(ids[i], rows, a->ids_from_end);
+    order[(*end)++] = from_front(places[i], taken, a->places_from_end);
+  }
 }
 
 enum { WIDE = 4, AHEAD = 8 };  /* vectors that stay in registers; rows that are asked for early */
 
-/* `wide` vectors of a row plus those of the values `from` to `to` */
+/* `wide` vectors of a row, or zeros, plus those of the values `from` to `to` */
 INLINE void sum_row(const int wide, const struct order_rows *a, const T *begin, T *out, word from,
                     word to, word column) {
   const word columns = a->columns, *order = a->order;
   const T *values = a->values + column;
   vec_t s[WIDE];
 #pragma GCC unroll 4
-  for (int v = 0; v < wide; v++) s[v] = *(const row_t *)(begin + column + v * LANES);
+  for (int v = 0; v < wide; v++)
+    s[v] = begin ? *(const row_t *)(begin + column + v * LANES) : (row_t){0};
   for (word i = from; i < to; i++) {
     const T *x = values + order[i] * columns;
     if (i + AHEAD < a->count)
@@ -90,13 +100,13 @@ EXPORT(sum_rows)(struct order_rows *a, word t, word n) {
   if (a->bad) return;
   for (word row = first; row < last; row++) {
     const word from = row ? a->ends[row - 1] : 0, to = a->ends[row];
-    const T *begin = a->begin + row * columns;
+    const T *begin = a->begin ? a->begin + row * columns : 0;
     T *out = a->out + row * columns;
     word c = 0;
     for (; c + WIDE * LANES <= columns; c += WIDE * LANES) sum_row(WIDE, a, begin, out, from, to, c);
     for (; c + LANES <= columns; c += LANES) sum_row(1, a, begin, out, from, to, c);
     for (; c < columns; c++) {
-      T s = begin[c];
+      T s = begin ? begin[c] : 0;
       for (word i = from; i < to; i++) s += a->values[a->order[i] * columns + c];
       out[c] = s;
     }

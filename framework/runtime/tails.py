@@ -10,7 +10,7 @@ no such kernel serves, each operator runs by itself, over scratch memory in betw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base.shape import ArraySpec
@@ -18,6 +18,9 @@ from ..fusion.team import in_order
 from ..ir.kernel_args import BoundEpilogue, KernelArgs, KernelFrame
 from ..ir.operation import Operator
 from .plans.steps import Chain, Epilogue, PlanStep
+
+_BETWEEN = 4
+"""Chains before an operator among which the one is looked for whose tail it is."""
 
 
 def with_tails(
@@ -45,30 +48,37 @@ def with_tails(
     readers = Counter(name for chain in chains for op in chain for name in op.value_reads())
     kept = live_out | set(views) | set(views.values())
     result: list[Chain] = []
+
+    def is_tail(op: Operator, last: Chain) -> bool:
+        """Whether the kernel of the first operator of a chain takes another one at its end."""
+        if last.epilogue is not None or (len(last) > 1 and last.loops):
+            return False
+        wanted = _tails(last[0], device, libraries, train)
+        if not wanted or "out" not in last[-1].outputs:  # of others: split, for example
+            return False
+        (result_of,) = last[-1].outputs["out"]
+        # In the kernel's order: bias, activation, pooling cannot be exchanged.
+        types = [one.partition(".")[0] for one in wanted]
+        following = wanted[types.index(last[-1].type) + 1 :] if len(last) > 1 else wanted
+        fits = _tail_slot(op, result_of) in following
+        return fits and readers[result_of] == 1 and result_of not in kept
+
+    def head_of(op: Operator) -> int:
+        """The number of the chain of which an operator is the next tail; -1: there is none."""
+        # What a tail reads besides may be computed in between.
+        for at in range(len(result) - 1, max(-1, len(result) - 1 - _BETWEEN), -1):
+            if is_tail(op, result[at]) and _may_wait(result[at], result[at + 1 :], views):
+                return at
+        return -1
+
     for chain in chains:
+        at = head_of(chain[0]) if len(chain) == 1 else -1
+        if at >= 0:
+            result.append(result.pop(at))
+            result[-1].append(chain[0])
+            result[-1].loops = ()
+            continue
         last = result[-1] if result else None
-        wanted: tuple[str, ...] = ()
-        if (
-            last is not None
-            and last.epilogue is None
-            and len(chain) == 1
-            and (len(last) == 1 or not last.loops)
-        ):
-            wanted = _tails(last[0], device, libraries, train)
-        if last is not None and wanted:  # others may have many outputs: split, for example
-            (result_of,) = last[-1].outputs["out"]
-            op = chain[0]
-            # In the kernel's order: bias, activation, pooling cannot be exchanged.
-            types = [one.partition(".")[0] for one in wanted]
-            following = wanted[types.index(last[-1].type) + 1 :] if len(last) > 1 else wanted
-            if (
-                _tail_slot(op, result_of) in following
-                and readers[result_of] == 1
-                and result_of not in kept
-            ):
-                last.append(op)
-                last.loops = ()
-                continue
         if last is not None and _may_end(last, chain, device, libraries):
             (own,), (result_of,) = last[0].outputs["out"], last[-1].outputs["out"]
             inside = Counter(name for op in chain for name in op.value_reads())
@@ -82,6 +92,17 @@ def with_tails(
                     continue
         result.append(type(chain)(chain, chain.loops))
     return result
+
+
+def _may_wait(chain: Chain, others: Sequence[Chain], views: Mapping[str, str]) -> bool:
+    """Whether a chain whose result no other reads may run after others that follow it."""
+
+    def bases(names: Iterable[str]) -> set[str]:
+        return {views.get(name, name) for name in names}
+
+    used = bases(name for op in chain for name in (*op.value_reads(), *op.output_vars()))
+    written = bases(name for other in others for op in other for name in op.output_vars())
+    return used.isdisjoint(written)
 
 
 def _tail_slot(op: Operator, name: str) -> str:

@@ -43,6 +43,11 @@ _NARROW, _PIECE = 160, 96
 """Columns up to which a product with a transposed first factor (a gradient of weights) is cut along
 its inner dimension, and the length of a piece: MKL takes 5.3 ms for the whole of 1024x1920 by
 1920x104, and 2.9 ms for its pieces; from 192 columns on the whole is as fast."""
+_PANEL, _RAGGED = 16, 1 << 14
+"""Columns of which MKL takes whole multiples well where the processor is not Intel's: of others its
+code loses to OpenBLAS, on one core of an EPYC 18 to 9 us for 300x64 by 64x10, 133 to 14 us for the
+transposed 256x256 by 256x10, and 1.1 to 1.3 times for 50 and 100 columns. Multiplications from
+which it matters."""
 _TYPES = {"float32": ("s", ctypes.c_float), "float64": ("d", ctypes.c_double)}
 
 
@@ -183,6 +188,8 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     teams = team.library() is not None
     if threads > 1 and work >= (_largest(threads) if teams else _SHARED):
         return None
+    if teams and work >= _RAGGED and _is_ragged(out):
+        return team.run_together([parts.product(blas.make_gemm, arrays, how, factors, bias)[-1]])
     narrow = how[0] == (1, 0) and out.shape[1] <= _NARROW and a.shape[1] >= 2 * _PIECE
     if teams and narrow:
         return team.run_together([_in_pieces(arrays, how, factors, bias)])
@@ -193,6 +200,12 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     if len(gemms) == 1 and bias is None:
         return team.with_task(_GemmCall(gemms[0], addresses[0], arrays), task)
     return team.run_together([task])
+
+
+def _is_ragged(out: Any) -> bool:
+    """Whether a result has columns for which OpenBLAS is the faster one."""
+    columns = out.shape[1]
+    return not is_intel() and columns > 1 and columns % _PANEL > 0 and blas.library() is not None
 
 
 def _largest(threads: int) -> float:

@@ -51,27 +51,23 @@ def row_adder(out: Any, ids: Any, values: Any, places: Any = None) -> Call | Non
 
 
 def row_summer(
-    k: KernelArgs,
-    begin: Any,
-    ids: Any,
-    values: Any,
-    places: Any,
-    out: Any,
-    check: Callable[[], Any],
+    k: KernelArgs, after: KernelArgs, begin: Any, out: Any, check: Callable[[], Any]
 ) -> Call | None:
-    """A call for out = begin, then out[ids] += values[places], of contiguous NumPy arrays; None for
-    others, and where few rows are added to.
+    """A call for out = begin, then out[to] += x[ids], of contiguous NumPy arrays; None for others,
+    and where few rows are added to.
 
     Args:
-        begin, out: [rows, ...]. ids, places: of one shape, int64. values: [n, ...].
-        check: raises the error of ids or places that are out of range, of which C finds that there
-            are such; nothing is written then.
+        k: of the operator that takes rows: x [n, ...], ids. after: of the one that adds them; its
+            ids have the same shape and say where to.
+        begin: like out; None: zeros.
+        check: raises the error of ids that are out of range, of which C finds that there are such;
+            nothing is written then.
     """
-    arrays = begin, ids, values, places, out
-    suited = all(is_whole(array) and array.size for array in arrays)
-    if not suited or any(one.dtype != np.int64 for one in (ids, places)):
+    x, ids, to = k["x"], k["ids"], after["ids"]
+    rows = (x, out) if begin is None else (x, out, begin)
+    if not all(is_whole(array) and array.size for array in (*rows, ids, to)):
         return None
-    if any(one.dtype != out.dtype for one in (begin, values)) or ids.shape != places.shape:
+    if any(one.dtype != np.int64 for one in (ids, to)) or x.dtype != out.dtype:
         return None
     if len(out) > _SPARSE * ids.size or native.typed("row_adder", out.dtype) is None:
         return None
@@ -79,7 +75,9 @@ def row_summer(
     block = native.bind(
         *("row_adder", out.dtype, "order_rows"),
         **{"count": ids.size, "columns": columns, "rows": len(out), "out": out, "begin": begin},
-        **{"ids": ids, "taken": len(values), "places": places, "values": values},
+        **{"ids": to, "taken": len(x), "places": ids, "values": x},
+        ids_from_end=int(after.attrs["from_end"]),
+        places_from_end=int(k.attrs["from_end"]),
         order=k.scratch((ids.size,), np.int64),
         ends=k.scratch((len(out) + 1,), np.int64),
     )

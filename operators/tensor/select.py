@@ -26,6 +26,7 @@ from ..base.indexing import (
 from ..base.row_adder import row_adder, row_summer
 
 _X = Slot("x", "any shape", not_in_gradient=True)
+_FROM_END = AttrSpec("from_end", "bool", "ids below 0 are allowed and count from the end", False)
 _IDS = np.dtype("int64")
 _FEW = 8  # largest k for which top_k searches instead of sorting
 
@@ -37,10 +38,7 @@ gather = operator(
     doc="Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...].",
     inputs=[_X, Slot("ids", "integers of any shape, 0 <= ids < x.shape[axis]")],
     outputs=[Slot("out", "shape of x, with ids' shape in place of axis", not_in_gradient=True)],
-    attrs=[
-        AttrSpec("axis", "int", "axis of x that ids count along", 0),
-        AttrSpec("from_end", "bool", "ids below 0 are allowed and count from the end", False),
-    ],
+    attrs=[AttrSpec("axis", "int", "axis of x that ids count along", 0), _FROM_END],
 )
 
 
@@ -61,6 +59,13 @@ def _ids(k: KernelArgs, bound: int) -> tuple[Any, Call | None]:
     return counted_from_front(k, ids, bound)
 
 
+def _check(k: KernelArgs, ids: Any, count: Call | None, bound: int) -> Call:
+    """The check of what `_ids` gave, after the call that counts them."""
+    if count is None:
+        return id_check(k, "ids", bound)
+    return in_order(count, id_check(k, "ids", bound, counted=ids))
+
+
 @gather.kernel
 def gather_kernel(k: KernelArgs) -> Call:
     x = k["x"]
@@ -68,10 +73,7 @@ def gather_kernel(k: KernelArgs) -> Call:
     ids, count = _ids(k, x.shape[axis])
     if not ids.size:
         return nothing
-    if count is None:
-        check = id_check(k, "ids", x.shape[axis])
-    else:
-        check = in_order(count, id_check(k, "ids", x.shape[axis], counted=ids))
+    check = _check(k, ids, count, x.shape[axis])
     return in_order(check, taker(k, x, ids, axis, k["out"]))
 
 
@@ -99,6 +101,7 @@ scatter_add = operator(
         Slot("updates", "shape of ids, then of a row of x", not_in_gradient=True),
     ],
     outputs=[Slot("out", "shape of x", not_in_gradient=True, inplace="x")],
+    attrs=[_FROM_END],
 )
 
 
@@ -116,41 +119,47 @@ def scatter_add_shape(s: ShapeArgs) -> None:
 
 @scatter_add.kernel
 def scatter_add_kernel(k: KernelArgs) -> Call:
-    x, out = k["x"], k["out"]
-    add = scatter_adder(k, out, k["ids"], k["updates"])
-    return in_order(id_check(k, "ids", x.shape[0]), copying(k.xp, x, out), add)
+    x, out, (ids, count) = k["x"], k["out"], _ids(k, len(k["x"]))
+    check = _check(k, ids, count, len(x))
+    return in_order(check, copying(k.xp, x, out), scatter_adder(k, out, ids, k["updates"]))
 
 
-@gather.kernel(device="cpu", library="direct", tails=("scatter_add.updates",))
+@scatter_add.gradient_maker
+def scatter_add_gradient(g: GradientArgs) -> list[OpNode]:
+    grads = g.output_grads("out")
+    ops = []
+    if g.needs("x"):
+        ops.append(g.op("assign", {"x": grads}, {"out": g.input_grads("x")}))
+    if g.needs("updates"):
+        reads = {"x": grads, "ids": g.inputs("ids")}
+        ops.append(g.op("gather", reads, {"out": g.input_grads("updates")}, g.attrs))
+    return ops
+
+
+# The gradient of rows that are gathered and added is such a pair, too: its rows go back.
+@gather.kernel(
+    device="cpu", library="direct", tails=("gather_grad.out_grad", "scatter_add.updates")
+)
 def gather_scatter_kernel(k: KernelArgs) -> Call | None:
     """Rows taken and added elsewhere, without an array of them; None for a gather alone."""
     if not k.tail or k.attrs["axis"] % k["x"].ndim:
         return None
     (after,) = k.tail
-    x, out, (ids, count) = k["x"], after["out"], _ids(k, len(k["x"]))
-    to = after["ids"]
+    begin = after["x"] if after.op.type == "scatter_add" else None
+    x, out = k["x"], after["out" if begin is not None else "x_grad"]
     # Of other shapes a row that is taken may be several that are added.
-    if count is not None or ids.shape != to.shape or np.may_share_memory(x, out):
+    if k["ids"].shape != after["ids"].shape or np.may_share_memory(x, out):
         return None
-    checks = in_order(id_check(k, "ids", len(x)), id_check(after, "ids", len(out)))
-    summed = row_summer(k, after["x"], to, x, ids, out, checks)
+    if begin is None and after.attrs["axis"] % out.ndim:
+        return None
+    ids, to = _ids(k, len(x)), _ids(after, len(out))
+    checks = in_order(_check(k, *ids, len(x)), _check(after, *to, len(out)))
+    summed = row_summer(k, after, begin, out, checks)
     if summed is not None:
         return summed
-    add = row_adder(out, to, x, ids)
-    return None if add is None else in_order(checks, copying(k.xp, after["x"], out), add)
-
-
-@scatter_add.backward("x", "updates", inplace={"x_grad": "out_grad"})
-def scatter_add_grad_kernel(k: KernelArgs) -> Call:
-    out_grad = k["out_grad"]
-    x_grad = k.get("x_grad")
-    updates_grad = k.get("updates_grad")
-    take = copy = None
-    if updates_grad is not None and updates_grad.size:
-        take = taker(k, out_grad, k["ids"], 0, updates_grad)
-    if x_grad is not None:
-        copy = copying(k.xp, out_grad, x_grad)
-    return in_order(take, copy)
+    add = row_adder(out, to[0], x, ids[0])
+    start = partial(out.fill, 0) if begin is None else copying(k.xp, begin, out)
+    return None if add is None else in_order(checks, start, add)
 
 
 # -- one-hot -----------------------------------------------------------------------------------

@@ -2630,6 +2630,7 @@ class BuilderMethods:
         ids: Var | str,
         updates: Var | str,
         *,
+        from_end: bool = False,
         name: str = "",
     ) -> Var:
         """x with rows added: out = x, then out[ids[i]] += updates[i] for every i."""

@@ -75,6 +75,9 @@ class TestScatterAdd(OpTest):
         yield Case({"x": draw(size=6), "ids": ids, "updates": draw(size=4)})
         ids = np.array([[1, 2], [1, 1], [0, 2]])
         yield Case({"x": draw(size=(5, 2, 2)), "ids": ids, "updates": draw(size=(3, 2, 2, 2))})
+        ids = np.array([-5, 4, -1, 0], np.int8)
+        given = {"x": draw(size=(5, 1)), "ids": ids, "updates": draw(size=(4, 1))}
+        yield Case(given, {"from_end": True})
 
     def reference(self, inputs, attrs):
         out = inputs["x"].copy()
@@ -89,6 +92,8 @@ class TestScatterAdd(OpTest):
         self.refuses("one dimension", {"x": x[0, 0], "ids": ids, "updates": np.zeros(2)})
         with pytest.raises(RunError, match="'ids' holds 2"):
             self.output(Case({"x": x, "ids": ids + 1, "updates": x}))
+        with pytest.raises(RunError, match="'ids' holds -3, want -2 <= ids < 2"):
+            self.output(Case({"x": x, "ids": ids - 3, "updates": x}, {"from_end": True}))
 
 
 class TestOneHot(OpTest):
@@ -259,3 +264,44 @@ def test_rows_that_are_gathered_to_be_added_are_in_no_memory(
         scope.var(name).set(numbers)
         with pytest.raises(RunError, match=f"holds {bad}, want 0 <= ids < {bad}"):
             net.run(scope, opscope.OpContext(train=False, live_out=[y.name]))
+
+
+def _passing(rng: np.random.Generator, layers: int, nodes: int, width: int) -> opscope.NetBuilder:
+    """Layers that send rows along edges and add them up where these end, and their gradients."""
+    b = opscope.NetBuilder("graph")
+    begins, ends = b.input("begins", [-1], "int64"), b.input("ends", [-1], "int64")
+    rows = b.input("rows", [nodes, width])
+    for layer in range(layers):
+        own = b.fc(rows, size=width, name=f"own{layer}")
+        sent = b.fc(rows, size=width, name=f"sent{layer}")
+        along = b.gather(sent, begins, from_end=True)
+        # What the sums begin with is made after the rows are taken, as in programs of PyTorch.
+        zeros = b.fill_like(sent, value=0.0) if rng.random() < 0.5 else own
+        rows = b.tanh(b.add(own, b.scatter_add(zeros, ends, along, from_end=True)))
+    b.backward_from(b.mean(b.square(rows), name="cost"))
+    return b
+
+
+@pytest.mark.skipif(not chains.available(), reason="there is no native library")
+@pytest.mark.parametrize("seed", range(6))
+def test_messages_along_edges_are_as_without_fusion(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    nodes, edges = ((1, 1), (7, 30), (40, 3), (12, 0), (60, 500), (9, 9))[seed]
+    width = (1, 3, 16, 5, 67, 64)[seed]
+    b = _passing(rng, 3, nodes, width)
+    given = {"rows": rng.standard_normal((nodes, width)).astype("f4")}
+    given |= {name: rng.integers(-nodes, nodes, edges) for name in ("begins", "ends")}
+    names = ["cost", *(f"own{k}.w@GRAD" for k in range(3)), *(f"sent{k}.w@GRAD" for k in range(3))]
+    found = []
+    scope = opscope.Scope()
+    b.initialize(scope)
+    for libraries in ("packed,direct,native,mkl,blas", "xp"):
+        with opscope.options(libraries=libraries):
+            context = opscope.OpContext(train=True, live_out=names)
+            found.append(b.run(scope, context, feed=given, fetch=names))
+        if libraries != "xp":
+            steps = [[op.type for op in step.operators] for step in scope.frames()[-1].plan.steps]
+            assert ["gather", "scatter_add"] in steps
+            assert ["gather", "gather_grad"] in steps
+    for name in names:
+        np.testing.assert_allclose(found[0][name], found[1][name], rtol=2e-4, atol=2e-5)

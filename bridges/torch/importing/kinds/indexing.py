@@ -99,6 +99,12 @@ def _index_put(
         return n.op("where", n.reshaped(mask, [*mask.shape, *rest]), value, x)
     places = _places(n, x, indices)
     axes, first = places.axes, places.first
+    if accumulate and axes == [0]:
+        (where,) = places.ids
+        shape = [*where.shape, *x.shape[1:]]
+        if list(values.shape) != shape:
+            values = n.op("expand", values, shape=shape)
+        return n.op("scatter_add", x, where, values, from_end=True)
     ids = _stacked(n, x, places)
     rows = [ids.shape[0] if axis in axes else size for axis, size in enumerate(x.shape)]
     if len(axes) == 1 and ids.ndim == 2 and list(values.shape) == rows and not accumulate:
