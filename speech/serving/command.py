@@ -14,6 +14,9 @@ from ..recognize.model import Model
 from ..recognize.speaker_model import SpkModel
 from .options import MOST_ALTERNATIVES, UPLOADS, ServerOptions, SessionOptions
 
+_EXTRA = {"aiohttp": "aiohttp", "grpc": "grpcio"}
+"""Modules of the extra `serve`, and the packages that bring them."""
+
 
 @click.command()
 @click.argument("model", type=click.Path())
@@ -29,6 +32,13 @@ from .options import MOST_ALTERNATIVES, UPLOADS, ServerOptions, SessionOptions
     "--wyoming-port",
     type=click.IntRange(0, 65535),
     help="Also serve Wyoming's protocol, for home assistants, at this port (they use 10300).",
+)
+@click.option(
+    "--grpc",
+    "grpc_port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Also serve vosk-server's gRPC interface at this port (it uses 5001).",
 )
 @click.option(
     "--rate",
@@ -109,6 +119,7 @@ def serve(
     host: str,
     port: int,
     wyoming_port: int | None,
+    grpc_port: int | None,
     rate: float,
     words: bool,
     alternatives: int,
@@ -127,13 +138,22 @@ def serve(
     MODEL is the folder of a Vosk model. Streams speak the protocol of vosk-server. POST a recording
     to /transcribe for JSON, subtitles or text; / is a page with a microphone, /metrics has counts.
     """
+    protocols = []
     try:
         from .server import Server
         from .wyoming import wyoming
+
+        if wyoming_port is not None:
+            protocols.append(partial(wyoming, port=wyoming_port))
+        if grpc_port is not None:
+            from .grpc_service import grpc_service
+
+            protocols.append(partial(grpc_service, port=grpc_port))
     except ImportError as error:
-        if error.name != "aiohttp":
+        if error.name not in _EXTRA:
             raise
-        raise OpscopeError("serve wants aiohttp: pip install opscope[serve]") from None
+        wanted = _EXTRA[error.name]
+        raise OpscopeError(f"serve wants {wanted}: pip install opscope[serve]") from None
     known = None if speakers is None else SpkModel(speakers)
     options = ServerOptions(
         SessionOptions(rate, words, alternatives, known, seconds),
@@ -151,5 +171,4 @@ def serve(
     def listening(addresses: Sequence[str]) -> None:
         click.echo(f"listening at {', '.join(addresses)}")
 
-    protocols = [] if wyoming_port is None else [partial(wyoming, port=wyoming_port)]
     asyncio.run(server.serve(host, port, listening, protocols))

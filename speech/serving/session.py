@@ -41,13 +41,17 @@ class Session:
 
     Args:
         model: that recognizes. options: see `SessionOptions`.
+        partial_results: whether samples are answered that end no utterance.
 
     Attributes:
         seconds: of sound that were taken.
     """
 
-    def __init__(self, model: Model, options: SessionOptions) -> None:
+    def __init__(
+        self, model: Model, options: SessionOptions, *, partial_results: bool = True
+    ) -> None:
         self._model = model
+        self._partial_results = partial_results
         self._limit = options.seconds
         self._speakers = options.speakers
         self._rate = options.rate
@@ -139,6 +143,8 @@ class Session:
             if is_long:
                 reason = f"more than {self._limit:g} seconds of sound"
                 return Reply(recognizer.FinalResult(), is_last=True, reason=reason)
+            if not over and not self._partial_results:
+                return Reply(None)
             return Reply(recognizer.Result() if over else recognizer.PartialResult())
         except OpscopeError:
             recognizer.Reset()  # where it stands is not known

@@ -1,0 +1,197 @@
+"""vosk-server's gRPC interface: a stream of samples comes, a stream of results goes.
+
+Source: `grpc/stt_server.py` and `stt_service.proto` of vosk-server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any, NoReturn
+
+import grpc
+from grpc import aio
+
+from ...framework.base.errors import OpscopeError
+from .options import SessionOptions
+from .server import RefusedError, Server
+from .session import Reply, Session
+from .stt_messages import LINEAR16_PCM, METHOD, SERVICE, Request, Response
+
+_ENDING = 1.0  # seconds
+_PING = 30.0  # seconds from one ping to the next; who answers none is gone
+_ANSWER = 10.0  # seconds
+_ROOM = 1 << 10  # bytes of a message besides its samples
+_STATUS = {503: grpc.StatusCode.RESOURCE_EXHAUSTED}
+
+
+@asynccontextmanager
+async def grpc_service(server: Server, host: str, port: int) -> AsyncIterator[str]:
+    """The service SttService; see `Protocol`.
+
+    Raises:
+        OpscopeError: nothing can listen there.
+    """
+    options = server.options
+    made = aio.server(
+        options=[
+            ("grpc.so_reuseport", 0),  # else two servers would share a port
+            ("grpc.max_receive_message_length", options.message_bytes + _ROOM),
+            ("grpc.max_connection_idle_ms", int(options.idle * 1000)),
+            ("grpc.keepalive_time_ms", int(_PING * 1000)),
+            ("grpc.keepalive_timeout_ms", int(_ANSWER * 1000)),
+        ]
+    )
+    method = grpc.stream_stream_rpc_method_handler(
+        _Service(server).recognize,
+        request_deserializer=Request.FromString,
+        response_serializer=Response.SerializeToString,
+    )
+    handlers = grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
+    made.add_generic_rpc_handlers((handlers,))
+    named = f"[{host}]" if ":" in host else host
+    try:
+        bound = made.add_insecure_port(f"{named}:{port}")
+    except RuntimeError as error:
+        bound, why = 0, str(error)
+    else:
+        why = "the address cannot be used"
+    if not bound:
+        raise OpscopeError(f"cannot listen at {host}:{port}: {why}")
+    await made.start()
+    try:
+        yield f"grpc://{named}:{bound}"
+    finally:
+        await made.stop(_ENDING)
+
+
+class _Service:
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def recognize(self, requests: Any, context: Any) -> None:
+        """StreamingRecognize: a config comes first, then samples."""
+        server = self._server
+        try:
+            async with server.admitted("grpc"):
+                await self._stream(context)
+        except RefusedError as refused:
+            server.metrics.add("refused_total", refused.reason)
+            ends = refused.reason == "ending"
+            code = grpc.StatusCode.UNAVAILABLE if ends else _STATUS[refused.status]
+            await context.abort(code, str(refused))
+
+    async def _stream(self, context: Any) -> None:
+        request = await self._next(context)
+        if request is None or request is aio.EOF:
+            return
+        if request.WhichOneof("streaming_request") != "config":
+            await self._wrong(context, "the first message of a stream must have a config")
+        spec = request.config.specification
+        if spec.audio_encoding not in (0, LINEAR16_PCM):
+            known = f"want LINEAR16_PCM ({LINEAR16_PCM})"
+            await self._wrong(context, f"audio_encoding {spec.audio_encoding}: {known}")
+        session = self._session(spec)
+        reply = session.take(_config(spec))
+        if reply.is_error:
+            await self._wrong(context, json.loads(reply.text or "")["error"])
+        try:
+            await self._answers(context, session, bool(spec.single_utterance))
+        finally:
+            session.drop()
+
+    def _session(self, spec: Any) -> Session:
+        known = self._server.options.session
+        options = SessionOptions(rate=known.rate, speakers=known.speakers, seconds=known.seconds)
+        return Session(self._server.model, options, partial_results=spec.partial_results)
+
+    async def _answers(self, context: Any, session: Session, single: bool) -> None:
+        """Answer samples until the stream is over, or the server."""
+        server = self._server
+        while True:
+            request = await self._next(context)
+            if request is None or request is aio.EOF:
+                await self._send(context, await server.work(session.end))
+                if request is None:
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is ending")
+                return
+            if request.WhichOneof("streaming_request") == "config":
+                await self._wrong(context, "a config may only be the first message of a stream")
+            begin, heard = monotonic(), session.seconds
+            reply = await server.work(session.take, request.audio_content)
+            server.metrics.add("audio_seconds_total", "grpc", session.seconds - heard)
+            if reply.is_error:
+                await self._wrong(context, json.loads(reply.text or "")["error"])
+            if reply.text is None:
+                continue
+            server.metrics.add("replies_total", "grpc")
+            server.metrics.add("reply_seconds_total", "grpc", monotonic() - begin)
+            is_over = await self._send(context, reply)
+            if reply.is_last:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, reply.reason)
+            if single and is_over:
+                return
+
+    async def _next(self, context: Any) -> Any:
+        """The next request; `EOF`: the client sends no more; None: the server ends."""
+        idle = self._server.options.idle
+        try:
+            return await self._server.next_of(context.read())
+        except TimeoutError:
+            message = f"nothing came for {idle:g} seconds"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
+
+    async def _send(self, context: Any, reply: Reply) -> bool:
+        """Send an answer; whether it ends an utterance."""
+        response, is_over = _response(json.loads(reply.text or "{}"))
+        idle = self._server.options.idle
+        try:
+            await asyncio.wait_for(context.write(response), idle)
+        except TimeoutError:
+            message = f"an answer was not taken for {idle:g} seconds"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
+        return is_over
+
+    async def _wrong(self, context: Any, message: str) -> NoReturn:
+        self._server.metrics.add("errors_total", "grpc")
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+        raise AssertionError("abort raises")
+
+
+def _config(spec: Any) -> str:
+    """A specification as the config of a session."""
+    config = {
+        "max_alternatives": spec.max_alternatives,
+        "words": spec.enable_word_time_offsets,
+    }
+    if spec.sample_rate_hertz:
+        config["sample_rate"] = spec.sample_rate_hertz
+    return json.dumps({"config": config})
+
+
+def _response(result: dict[str, Any]) -> tuple[Any, bool]:
+    """A result as a message, and whether it ends an utterance."""
+    response = Response()
+    chunk = response.chunks.add()
+    if "partial" in result:
+        chunk.alternatives.add(text=result["partial"])
+        return response, False
+    chunk.final = chunk.end_of_utterance = True
+    for each in result.get("alternatives", [result]):
+        words = each.get("result", [])
+        alternative = chunk.alternatives.add(text=each["text"])
+        for word in words:
+            info = alternative.words.add(word=word["word"], confidence=word.get("conf", 1.0))
+            for field, time in ((info.start_time, word["start"]), (info.end_time, word["end"])):
+                field.seconds, thousandths = divmod(int(time * 1000), 1000)
+                field.nanos = thousandths * 1_000_000
+        if "confidence" in each:
+            alternative.confidence = each["confidence"]
+        elif words:
+            alternative.confidence = sum(w.confidence for w in alternative.words) / len(words)
+        else:
+            alternative.confidence = 1.0
+    return response, True
