@@ -11,7 +11,7 @@ import numpy as np
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.files.packed import dim_of, read_packed, unpacked, write_packed
 from .extractor import IvectorExtractor
-from .fixed_order import applied, dot, product
+from .fixed_order import applied, dot, product, products
 
 _RECOMPUTED = 1e-4  # how far the squared residual moves before it is computed anew
 _TINY = float(np.finfo(np.float64).tiny)
@@ -65,8 +65,11 @@ class IvectorStats:
         np.add.at(by_gaussian, (which, frames), weights[frames, columns])
         sums = product(by_gaussian, features.astype(np.float64))
         totals = by_gaussian.sum(axis=1)
-        for gaussian, part, total in zip(known.tolist(), sums, totals.tolist(), strict=True):
-            self.linear += product(part[None], extractor.linear(gaussian))[0]
+        numbers = known.tolist()
+        linear = np.stack([extractor.linear(gaussian) for gaussian in numbers], axis=1)
+        rows = zip(numbers, products(sums, linear), totals.tolist(), strict=True)
+        for gaussian, row, total in rows:
+            self.linear += row
             self.quadratic += total * extractor.quadratic(gaussian)
         added = float(totals.sum())
         self._scale_prior(self._prior_scale(self.count), self._prior_scale(self.count + added))

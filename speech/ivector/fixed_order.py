@@ -28,3 +28,15 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for column, row in zip(a.T, b, strict=True):
         total += column[:, None] * row
     return total
+
+
+def products(rows: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+    """Each row times a matrix of its own, with the bits that `product` gives: [count, columns].
+
+    Args:
+        rows: [count, size]. matrices: [size, count, columns].
+    """
+    total = np.zeros(matrices.shape[1:])
+    for column, part in zip(rows.T, matrices, strict=True):
+        total += column[:, None] * part
+    return total

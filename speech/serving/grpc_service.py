@@ -25,6 +25,7 @@ _ENDING = 1.0  # seconds
 _PING = 30.0  # seconds from one ping to the next; who answers none is gone
 _ANSWER = 10.0  # seconds
 _ROOM = 1 << 10  # bytes of a message besides its samples
+_EOF: Any = vars(aio)["EOF"]  # which the package's stubs lack
 _STATUS = {503: grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
@@ -86,7 +87,7 @@ class _Service:
 
     async def _stream(self, context: Any) -> None:
         request = await self._next(context)
-        if request is None or request is aio.EOF:
+        if request is None or request is _EOF:
             return
         if request.WhichOneof("streaming_request") != "config":
             await self._wrong(context, "the first message of a stream must have a config")
@@ -113,7 +114,7 @@ class _Service:
         server = self._server
         while True:
             request = await self._next(context)
-            if request is None or request is aio.EOF:
+            if request is None or request is _EOF:
                 await self._send(context, await server.work(session.end))
                 if request is None:
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is ending")
