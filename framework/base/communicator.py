@@ -29,7 +29,7 @@ class Message:
     """One exchange as a rank sees it.
 
     Attributes:
-        kind: the method: `all_reduce`, `all_gather`, `broadcast` or `exchange`.
+        kind: the method: `all_reduce`, `reduce_scatter`, `all_gather`, `broadcast` or `exchange`.
         operator: what asked for it, `op 12 (all_reduce)`; "" outside of a run.
         nbytes: what this rank puts in.
     """
@@ -120,6 +120,15 @@ class Communicator(ABC):
     @abstractmethod
     def start_all_reduce(self, array: Any) -> Request:
         """Begin to replace `array`, contiguous, by the sum over all ranks."""
+
+    def reduce_scatter(self, array: Any, out: Any) -> None:
+        """Fill `out`, [n], with this rank's row of the sum over all ranks of `array`, [size, n]."""
+        self.start_reduce_scatter(array, out).wait()
+
+    @abstractmethod
+    def start_reduce_scatter(self, array: Any, out: Any) -> Request:
+        """Begin to fill `out`, [n], with this rank's row of the sum over all ranks of `array`,
+        [size, n]; both are contiguous, and rows are added in the order of ranks."""
 
     @abstractmethod
     def all_gather(self, array: Any, out: Any) -> None:
@@ -231,6 +240,10 @@ class SingleCommunicator(Communicator):
     def start_all_reduce(self, array: Any) -> Request:
         return Request()
 
+    def start_reduce_scatter(self, array: Any, out: Any) -> Request:
+        out[...] = array[0]
+        return Request()
+
     def all_gather(self, array: Any, out: Any) -> None:
         out[0] = array
 
@@ -261,6 +274,12 @@ def check_root(root: int, ranks: Communicator) -> None:
     """
     if not 0 <= root < ranks.size:
         raise RanksError(f"there is no rank {root}: the ranks are 0 to {ranks.size - 1}")
+
+
+def part_length(elements: int, ranks: int) -> int:
+    """Elements that each rank holds of an array that is shared out; the last ones may have less,
+    and zeros in place of the rest."""
+    return -(-elements // ranks)
 
 
 def sum_in_order(parts: Sequence[Any], out: Any) -> None:

@@ -18,7 +18,6 @@ import numpy as np
 
 from ..base.atomic import PathLike, atomic_file
 from ..base.errors import FormatError
-from ..base.scope import Scope
 from ..base.untrusted.values import json_value, whole_number
 from ..ir.desc import TEMPORARY, NetDesc
 from ..ir.messages import from_message, parse_net, serialize_net, to_message
@@ -26,7 +25,7 @@ from ..ir.op_list import OpList
 from ..ir.packages import with_packages
 from ..passes.lowering import lower
 from ..runtime.initialize import persistent_vars
-from .saved import check_fits, persistent_values
+from .saved import check_fits
 from .tensor_file import TensorFile, digest, write_tensors
 
 SUFFIX = ".checkpoint"
@@ -57,17 +56,19 @@ def checkpoint_path(prefix: PathLike) -> str:
 def write_checkpoint(
     prefix: PathLike,
     net: OpList,
-    scope: Scope,
+    values: Mapping[str, np.ndarray],
     state: Mapping[str, Any],
     best: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write a checkpoint in place of the former one.
 
+    Args:
+        values: every parameter and state of the net; see `persistent_values`.
+
     Raises:
-        VariableError: a parameter or state holds no value.
         SaveError: it cannot be written; the former one is untouched.
     """
-    tensors = {_VAR + name: array for name, array in persistent_values(net, scope).items()}
+    tensors = {_VAR + name: array for name, array in values.items()}
     tensors |= {_BEST + name: array for name, array in (best or {}).items()}
     # A tensor and not metadata, which are text: a message is bytes.
     tensors[_NET] = np.frombuffer(serialize_net(with_packages(net)), np.uint8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 GRAD_SUFFIX = "@GRAD"
 ROWS_SUFFIX = "@ROWS"
 _INNER = "@INNER@"
+_SHARD = "@SHARD"
 EMPTY = "@EMPTY@"
 """Stands in a slot that wants a variable where there is none (a gradient nothing needs)."""
 
@@ -26,6 +27,11 @@ ALL_REDUCE_OP = "all_reduce"
 ALL_REDUCE_START_OP = "all_reduce_start"
 ALL_REDUCE_WAIT_OP = "all_reduce_wait"
 GATHER_ROWS_OP = "all_gather_rows"
+SHARD_OP = "shard"
+GATHER_SHARDS_OP = "all_gather_shards"
+SCATTER_START_OP = "reduce_scatter_start"
+SCATTER_WAIT_OP = "reduce_scatter_wait"
+ALL_FINITE_OP = "all_finite"
 COUNT_OP = "element_count"
 BATCH_NORM_OP = "batch_norm"
 BATCH_NORM_SUMS_OP = "batch_norm_sums"
@@ -82,6 +88,21 @@ def optimizer_name(what: str, number: int = 1) -> str:
 def all_ranks_name(name: str) -> str:
     """What all ranks have of `name` together."""
     return f"{name}@RANKS"
+
+
+def shard_name(name: str) -> str:
+    """What one rank holds of `name`, where each has a part."""
+    return name + _SHARD
+
+
+def whole_name(shard: str) -> str:
+    """The variable of which `shard` is a rank's part; "" where it is none."""
+    return shard.removesuffix(_SHARD) if shard.endswith(_SHARD) else ""
+
+
+def scattered_name(bucket: int, what: str) -> str:
+    """What is on its way of a bucket of gradients that are summed and scattered."""
+    return f"ranks@SCATTERED@{bucket}@{what.upper()}"
 
 
 def ticket_name(bucket: int) -> str:

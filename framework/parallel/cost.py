@@ -57,8 +57,8 @@ def exchange_cost(kind: str, ranks: int, algorithm: str = "ring") -> Cost:
     """The cost of one exchange.
 
     Args:
-        kind: a `Message`'s kind. A broadcast takes a binomial tree; what is gathered goes round a
-            ring once.
+        kind: a `Message`'s kind. A broadcast takes a binomial tree; what is gathered, or summed and
+            scattered, goes round a ring once.
         ranks: how many there are. algorithm: of an `all_reduce`, one of `ALGORITHMS`.
 
     Raises:
@@ -72,6 +72,8 @@ def exchange_cost(kind: str, ranks: int, algorithm: str = "ring") -> Cost:
         raise OpscopeError(f"no algorithm {algorithm!r} of all_reduce{hint}; there are {known}")
     if kind == "all_reduce":
         return ALGORITHMS[algorithm](ranks)
+    if kind == "reduce_scatter":
+        return Cost(ranks - 1, (ranks - 1) / ranks)
     if kind == "broadcast":
         return Cost(_levels(ranks), float(_levels(ranks)))
     return Cost(ranks - 1, float(ranks - 1))

@@ -68,6 +68,10 @@ class EchoCommunicator(RecordingCommunicator):
         self.record("all_reduce", array.nbytes)
         return Request(lambda: array_module(array).multiply(array, self.size, out=array))
 
+    def start_reduce_scatter(self, array: Any, out: Any) -> Request:
+        self.record("reduce_scatter", array.nbytes)
+        return Request(lambda: array_module(out).multiply(array[self.rank], self.size, out=out))
+
     def all_gather(self, array: Any, out: Any) -> None:
         self.record("all_gather", array.nbytes)
         out[...] = array
@@ -221,6 +225,14 @@ class DryCommunicator(RecordingCommunicator):
 
         return Request(finish)
 
+    def start_reduce_scatter(self, array: Any, out: Any) -> Request:
+        number = self._bring("reduce_scatter", array.nbytes, array.copy(), _sum)
+
+        def finish() -> None:
+            out[...] = self._world.fetch(self, number)[self.rank]
+
+        return Request(finish)
+
     def all_gather(self, array: Any, out: Any) -> None:
         number = self._bring("all_gather", array.nbytes, array.copy(), list)
         for place, part in enumerate(self._world.fetch(self, number)):
@@ -253,7 +265,7 @@ class DryCommunicator(RecordingCommunicator):
 def _sum(parts: list[Any]) -> Any:
     if any(part.shape != parts[0].shape for part in parts):
         shapes = ", ".join(str(np.shape(part)) for part in parts)
-        raise RanksError(f"all_reduce: the shapes of the ranks differ: {shapes}")
+        raise RanksError(f"a sum over ranks: their shapes differ: {shapes}")
     out = array_module(parts[0]).empty_like(parts[0])
     sum_in_order(parts, out)
     return out

@@ -127,6 +127,23 @@ class MpiCommunicator(Communicator):
         self._sums.append(one)
         return Request(one.finish)
 
+    def start_reduce_scatter(self, array: Any, out: Any) -> Request:
+        if not (array.flags.c_contiguous and out.flags.c_contiguous):
+            raise RanksError("a sum that is scattered wants contiguous arrays")
+        host, part = np.ascontiguousarray(to_host(array)), out
+        if not isinstance(out, np.ndarray):
+            part = np.empty(out.shape, out.dtype)
+        self._advance()
+        one = _Sum(self, host.reshape(-1), part)
+        self._sums.append(one)
+
+        def finish() -> None:
+            one.finish()
+            if part is not out:
+                copy_into(out, part)
+
+        return Request(finish)
+
     def _start_from_device(self, array: Any) -> Request:
         host = np.ascontiguousarray(to_host(array))
         request = self.start_all_reduce(host)
@@ -426,18 +443,25 @@ class MpiCommunicator(Communicator):
 class _Sum:
     """A sum under way.
 
+    Args:
+        flat: the array, which will hold the sum where there is no `part`.
+        part: gets this rank's piece of the sum, one of `size` equal ones; None: all get the whole.
+
     Attributes:
         step: the MPI request of the step under way.
     """
 
-    def __init__(self, ranks: MpiCommunicator, flat: np.ndarray) -> None:
+    def __init__(
+        self, ranks: MpiCommunicator, flat: np.ndarray, part: np.ndarray | None = None
+    ) -> None:
         self._ranks = ranks
         self._flat = flat
-        self._small = flat.nbytes <= _SMALL or flat.size < ranks.size
+        self._scatters = part is not None
+        self._small = part is None and (flat.nbytes <= _SMALL or flat.size < ranks.size)
         size, item = ranks.size, flat.itemsize
         # Pieces of as equal lengths as can be; every rank computes the same bounds by itself.
         bounds = [flat.size * rank // size for rank in range(size + 1)]
-        self._own = flat[bounds[ranks.rank] : bounds[ranks.rank + 1]]
+        self._own = flat[bounds[ranks.rank] : bounds[ranks.rank + 1]] if part is None else part
         counts = [(b - a) * item for a, b in zip(bounds, bounds[1:], strict=False)]
         self._layout = [_bytes(flat), counts, [a * item for a in bounds[:-1]], ranks.byte]
         if self._small:
@@ -463,9 +487,9 @@ class _Sum:
             return True
         out = self._flat if self._small else self._own
         parts = self._buffer.view(out.dtype).reshape(self._ranks.size, out.size)
-        sum_in_order(list(parts), out)
+        sum_in_order(list(parts), out.reshape(-1))
         self._ranks.give_buffer(self._buffer)
-        if self._small:
+        if self._small or self._scatters:
             self._done = True
             return True
         self.step = self._ranks.second_step(self._layout)

@@ -74,6 +74,14 @@ class NcclCommunicator(Communicator):
         self._comm.allReduce(pointer, pointer, array.size, kind, total, stream)
         return self._request()
 
+    def start_reduce_scatter(self, array: Any, out: Any) -> Request:
+        if isinstance(array, np.ndarray):
+            return self._by_host().start_reduce_scatter(array, out)
+        kind, stream = self._begin(array, out)
+        total = self._nccl.NCCL_SUM
+        self._comm.reduceScatter(array.data.ptr, out.data.ptr, out.size, kind, total, stream)
+        return self._request()
+
     def all_gather(self, array: Any, out: Any) -> None:
         if isinstance(array, np.ndarray):
             self._by_host().all_gather(array, out)

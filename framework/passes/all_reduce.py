@@ -47,7 +47,7 @@ _MEANS: Mapping[str, tuple[str, ...]] = {
 """Operators that end a loss -> the inputs that say what they divide by."""
 _SUM_OP = "reduce_sum"
 _STATISTICS_GRAD = f"{BATCH_NORM_SUMS_OP}_grad"
-_WORTH = 1 << 16
+WORTH = 1 << 16
 """Bytes from which a bucket is worth two operators that send it while others run."""
 
 
@@ -92,11 +92,11 @@ class InsertAllReduce:
                 with weight="auto" the loss is neither a mean nor a sum.
             VariableError: the net has no variable `weight`.
         """
-        return _Inserter(as_op_list(net), self).net
+        return GradientExchange(as_op_list(net), self).net
 
 
 @dataclass
-class _Gradient:
+class Gradient:
     """A gradient that update operators read.
 
     Attributes:
@@ -111,23 +111,38 @@ class _Gradient:
 
 
 @dataclass
-class _Bucket:
-    members: list[_Gradient] = field(default_factory=list)
+class Bucket:
+    """Gradients that are one message."""
+
+    members: list[Gradient] = field(default_factory=list)
 
     @property
     def done(self) -> int:
+        """Index of the last operator that touches one of them."""
         return max(one.done for one in self.members)
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all."""
         return sum(one.nbytes for one in self.members)
 
     @property
     def names(self) -> list[str]:
+        """Their names."""
         return [one.name for one in self.members]
 
 
-class _Inserter:
+class GradientExchange:
+    """A net in which gradients are exchanged before its updates.
+
+    Attributes:
+        net: the net that is made. vars: its variables by name.
+        updates: index of the first update operator.
+        before: index -> operators that go before that one.
+        weights: slots of the rank's weight and the sum of all, for what forms sums. mode: of these.
+        bases: views -> the variables that they are of.
+    """
+
     def __init__(self, net: OpList, options: InsertAllReduce) -> None:
         self.options = options
         self.net = net.copy()
@@ -135,12 +150,12 @@ class _Inserter:
         self.bases = {var.name: var.view.base for var in net.vars if var.view is not None}
         self.updates = _first_update(net)
         gradients = self._gradients()
-        self.before: dict[int, list[OpNode]] = {}  # index -> operators that go before it
+        self.before: dict[int, list[OpNode]] = {}
         self.weights: dict[str, str] = {}
         self.mode = SUM
         self._weigh()
         renames = self._gather([one for one in gradients if one.sparse])
-        self._reduce(_buckets([one for one in gradients if not one.sparse], options.bucket_bytes))
+        self.exchange([one for one in gradients if not one.sparse])
         ops: list[OpNode] = []
         for index, op in enumerate(net.ops):
             ops += self.before.get(index, ())
@@ -152,7 +167,7 @@ class _Inserter:
 
     # -- what is there ---------------------------------------------------------------------------
 
-    def _gradients(self) -> list[_Gradient]:
+    def _gradients(self) -> list[Gradient]:
         """The gradients, in the order in which they are finished."""
         net, end = self.net, self.updates
         written = {
@@ -179,14 +194,14 @@ class _Inserter:
         # can.
         return sorted(gradients, key=lambda one: one.done) if self.options.overlap else gradients
 
-    def _gradient(self, name: str, done: int, sparse: bool) -> _Gradient:
+    def _gradient(self, name: str, done: int, sparse: bool) -> Gradient:
         var = self.vars.get(name)
         own = self.vars.get(name.removesuffix(GRAD_SUFFIX))
         known = [one for one in (var, own) if one is not None]
         shapes = [one.shape for one in known if one.shape is not None and count(one.shape) >= 0]
         dtype = next((one.dtype for one in known if one.dtype is not None), None)
         size = count(shapes[0]) if shapes else 0
-        return _Gradient(name, done, size * (dtype.itemsize if dtype else 4), dtype, sparse)
+        return Gradient(name, done, size * (dtype.itemsize if dtype else 4), dtype, sparse)
 
     # -- weights ---------------------------------------------------------------------------------
 
@@ -199,7 +214,7 @@ class _Inserter:
             if not reads:
                 return
             # float64: counts of elements beyond 2^24 are not exact in float32.
-            weight = self._declare(RANK_WEIGHT, (), "float64")
+            weight = self.declare(RANK_WEIGHT, (), "float64")
         elif weight in (SUM, MEAN):
             self.mode = weight
             return
@@ -208,7 +223,7 @@ class _Inserter:
             raise VariableError(
                 f"{self.options.name}: the net has no variable {weight!r}{nearest(weight, known)}"
             )
-        total = self._declare(RANK_WEIGHT_TOTAL, (), self.vars[weight].dtype)
+        total = self.declare(RANK_WEIGHT_TOTAL, (), self.vars[weight].dtype)
         roles = [op.role for op in self.net.ops]
         # Before the backward operators, as synchronized batch normalization reads the weight among
         # them.
@@ -246,7 +261,7 @@ class _Inserter:
 
     # -- operators -------------------------------------------------------------------------------
 
-    def _gather(self, gradients: Sequence[_Gradient]) -> dict[str, str]:
+    def _gather(self, gradients: Sequence[Gradient]) -> dict[str, str]:
         """Sums of gradients with rows; the names that update operators read in their place."""
         renames: dict[str, str] = {}
         for one in gradients:
@@ -262,21 +277,23 @@ class _Inserter:
             shape = None if var is None or var.shape is None else var.shape
             if shape is not None:
                 first = self.options.rows or shape[0]
-                self._declare(out, (first, *shape[1:]), one.dtype)
+                self.declare(out, (first, *shape[1:]), one.dtype)
                 numbers = self.vars.get(rows)
-                self._declare(rows_name(out), (first,), numbers.dtype if numbers else None)
+                self.declare(rows_name(out), (first,), numbers.dtype if numbers else None)
             renames |= {one.name: out, rows: rows_name(out)}
         return renames
 
-    def _reduce(self, buckets: Sequence[_Bucket]) -> None:
+    def exchange(self, gradients: Sequence[Gradient]) -> None:
+        """Place the sums of dense gradients."""
+        buckets = in_buckets(gradients, self.options.bucket_bytes)
         ends: list[OpNode] = []
         # A bucket that is finished last has nothing left to run beside: one operator does it.
         last = max((b.done for b in buckets), default=-1)
         attrs = {"mode": self.mode} if self.mode != SUM else {}
         for number, bucket in enumerate(buckets):
             names = bucket.names
-            if self.options.overlap and bucket.done < last and bucket.nbytes >= _WORTH:
-                ticket = self._declare(ticket_name(number), (), "int64")
+            if self.options.overlap and bucket.done < last and bucket.nbytes >= WORTH:
+                ticket = self.declare(ticket_name(number), (), "int64")
                 reads = {"x": names, **self.weights}
                 writes = {"lent": names, "ticket": ticket}
                 start = make_op(ALL_REDUCE_START_OP, reads, writes, role=BACKWARD)
@@ -289,7 +306,8 @@ class _Inserter:
                 ends.append(make_op(ALL_REDUCE_OP, reads, {"out": names}, attrs, role=BACKWARD))
         self.before.setdefault(self.updates, []).extend(ends)
 
-    def _declare(self, name: str, shape: tuple[int, ...], dtype: Any) -> str:
+    def declare(self, name: str, shape: tuple[int, ...], dtype: Any) -> str:
+        """A temporary of the net, and its name."""
         var = VarDecl(name) if dtype is None else make_var(name, shape, dtype, TEMPORARY)
         self.vars.setdefault(name, var)
         return name
@@ -310,15 +328,15 @@ def _apart(op: OpNode, names: Mapping[str, None]) -> bool:
     return names.keys().isdisjoint(op.output_names())
 
 
-def _buckets(gradients: Sequence[_Gradient], limit: int) -> list[_Bucket]:
+def in_buckets(gradients: Sequence[Gradient], limit: int) -> list[Bucket]:
     """Gradients of one dtype in buckets of at most `limit` bytes, in order; a large one alone."""
-    buckets: list[_Bucket] = []
-    filling: dict[np.dtype | None, _Bucket] = {}
+    buckets: list[Bucket] = []
+    filling: dict[np.dtype | None, Bucket] = {}
     for one in gradients:
         bucket = filling.get(one.dtype)
         # The former bucket of this dtype is full; one of another dtype may go on filling.
         if bucket is None or bucket.nbytes + one.nbytes > limit:
-            bucket = filling[one.dtype] = _Bucket()
+            bucket = filling[one.dtype] = Bucket()
             buckets.append(bucket)
         bucket.members.append(one)
     return buckets

@@ -12,6 +12,7 @@ from ..ir.desc import PARAMETER, PLAIN, STATE
 from ..ir.op_list import OpList, VarDecl
 from ..ir.operation import Operator
 from ..passes.lowering import lower
+from .executor import Frame
 from .plain_net import grouping
 from .plans.plan import analyze, make_plan, plan_options
 
@@ -57,6 +58,13 @@ def footprint(net: OpList, batch: int = 1) -> Footprint | None:
         sum(size for name, size in outliving.items() if name not in kept),
         sum(plan.blocks),
     )
+
+
+def run_bytes(frame: Frame) -> int:
+    """What a bound run takes beside parameters and states, which are there before it."""
+    kept = {name for name, var in frame.plan.declared.items() if _is_kept(var)}
+    outliving = frame.plan.outliving()
+    return sum(frame.plan.blocks) + sum(outliving[name] for name in outliving.keys() - kept)
 
 
 def _is_kept(var: VarDecl) -> bool:

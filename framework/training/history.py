@@ -16,6 +16,25 @@ EVAL_PREFIX = "eval_"
 """Before the names of what is measured on held-out data."""
 
 
+@dataclass(frozen=True)
+class RankMemory:
+    """Bytes that a training takes on one rank, where its scope is.
+
+    Attributes:
+        parameters: of the net. states: of optimizers and of layers.
+        run: values, gradients and parts on their way in a step, as its plan lays them out.
+    """
+
+    parameters: int
+    states: int
+    run: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.parameters + self.states + self.run
+
+
 @dataclass(repr=False)
 class History:
     """The course of a training.
@@ -31,6 +50,7 @@ class History:
         rank: which of the ranks this is that have trained together; 0 leads. The others have the
             rows, but nothing in `metrics`.
         resumed: what was taken over from the checkpoint of another net (`resume="weights"`).
+        memory: what the training took on each rank, by rank.
     """
 
     rows: list[dict[str, float]] = field(default_factory=list)
@@ -40,6 +60,7 @@ class History:
     metrics: dict[str, Metric] = field(default_factory=dict)
     resumed: Resumed | None = None
     rank: int = 0
+    memory: list[RankMemory] = field(default_factory=list)
 
     def __repr__(self) -> str:
         numbers = {

@@ -24,7 +24,8 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import copying
-from ...operators.collective.ranks import ranks_of, scale
+from ...operators.base.ranks import ranks_of
+from ...operators.collective.ranks import scale
 
 EPSILON = 1e-10
 """Least value of rho and d; also their first one."""

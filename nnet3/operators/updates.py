@@ -21,7 +21,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import copying
-from ...operators.collective.ranks import ranks_of
+from ...operators.base.ranks import ranks_of
 
 _NO_GRADIENT = "an update of parameters"
 UPDATE_SPEED = 0.125

@@ -20,7 +20,7 @@ from ...framework.fusion.device_kernels import (
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying
-from ...operators.collective.ranks import ranks_of
+from ...operators.base.ranks import ranks_of
 from .updates import UPDATE_SPEED
 
 

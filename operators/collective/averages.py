@@ -9,6 +9,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.calls import copying
+from ..base.ranks import ranks_of
 from .ranks import (
     PERIOD,
     STEP,
@@ -19,7 +20,6 @@ from .ranks import (
     check_weight,
     is_due,
     one_dtype,
-    ranks_of,
     scale,
     share_of,
     split,

@@ -17,7 +17,8 @@ from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from .ranks import WEIGHT, check_weight, ranks_of
+from ..base.ranks import ranks_of
+from .ranks import WEIGHT, check_weight
 
 _SOURCE = "Ioffe and Szegedy 2015; PyTorch: torch.nn.SyncBatchNorm"
 

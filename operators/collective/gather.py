@@ -12,6 +12,7 @@ from ...framework.base.errors import RanksError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ..base.ranks import ranks_of
 from ..optim.updates import merge_rows
 from .ranks import (
     EVERYWHERE,
@@ -21,7 +22,6 @@ from .ranks import (
     check_weight,
     exchanging,
     one_dtype,
-    ranks_of,
     refuse_two_means,
     share_of,
 )

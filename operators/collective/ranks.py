@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import same_memory, to_host
-from ...framework.base.communicator import Communicator, SingleCommunicator
+from ...framework.base.communicator import Communicator
 from ...framework.base.dtypes import HALVES, is_float, wide
 from ...framework.base.errors import RanksError
 from ...framework.base.shape import ShapeArgs
@@ -17,9 +17,9 @@ from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot
 from ..base.calls import copying
+from ..base.ranks import ranks_of
 
 EVERYWHERE = ("cpu", "gpu")
-_ALONE = SingleCommunicator()
 
 WEIGHT = Slot(
     "weight",
@@ -32,23 +32,6 @@ TOTAL = Slot("total", "sum of the weights of all ranks, []; absent: it is asked 
 MODE = AttrSpec("mode", "string", "what becomes of the sum", "sum", choices=("sum", "mean"))
 STEP = Slot("step", "number of this update, counted from 1, []; absent: every run", optional=True)
 PERIOD = AttrSpec("period", "int", "run where `step` is a multiple of it", 1, minimum=1)
-
-
-def ranks_of(k: KernelArgs) -> Callable[[], Communicator]:
-    """A function that gives the communicator of the run under way, by the operator that asks."""
-    # Asked in each run: a kernel is bound once, and runs in contexts with other communicators.
-    state = k.state
-    title = k.op.title()
-
-    def get() -> Communicator:
-        context = state.context
-        ranks = None if context is None else context.communicator
-        if ranks is None:
-            return _ALONE
-        ranks.operator = title
-        return ranks
-
-    return get
 
 
 def check_weight(s: ShapeArgs) -> None:

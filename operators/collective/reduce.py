@@ -9,6 +9,7 @@ from ...framework.base.communicator import Communicator
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
+from ..base.ranks import ranks_of
 from .ranks import (
     EVERYWHERE,
     MODE,
@@ -18,7 +19,6 @@ from .ranks import (
     check_weight,
     exchanging,
     one_dtype,
-    ranks_of,
     refuse_two_means,
     scale,
     share_of,

@@ -14,6 +14,7 @@ import numpy as np
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, operator
+from ..base.ranks import SHARED, over_ranks
 from .updates import Method, State, dense_calls, prepare, schema_of
 
 _GRADIENT = "(grad_scale * grad)"
@@ -39,6 +40,7 @@ _LAMB = Method(
         AttrSpec("beta1", "float", "weight of the old value in m", 0.9, minimum=0, maximum=1),
         AttrSpec("beta2", "float", "weight of the old value in v", 0.999, minimum=0, maximum=1),
         AttrSpec("epsilon", "float", "added to the divisor", 1e-6, minimum=0),
+        SHARED,
     ),
     source="You et al. 2020, Large Batch Optimization for Deep Learning, algorithm 2",
     step=True,
@@ -60,6 +62,7 @@ _LARS = Method(
     attrs=(
         AttrSpec("momentum", "float", "weight of the old value in the velocity", 0.9, minimum=0),
         AttrSpec("trust", "float", "length of a step, as a share of |param|", 0.001, minimum=0),
+        SHARED,
     ),
     source="You et al. 2017, Large Batch Training of Convolutional Networks, algorithm 1",
 )
@@ -136,6 +139,7 @@ def norm_calls(k: KernelArgs, array: Any, out: Any) -> list[Call]:
     square = k.scratch((), dtype)
     # BLAS reads the array once and stores no squares.
     calls.append(partial(xp.dot, flat, flat, square))
+    calls += over_ranks(k, square)
 
     def root() -> None:
         xp.copyto(out, square)

@@ -13,6 +13,7 @@ from ...framework.base.dtypes import is_float
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ..base.ranks import SHARED, over_ranks
 from .updates import GRADIENT, Method, State, register
 
 _MOMENTUM = AttrSpec("momentum", "float", "weight of the old value in the velocity", 0.9, minimum=0)
@@ -72,7 +73,7 @@ global_norm_scale = operator(
     ),
     inputs=[Slot("x", "gradients, any shapes", duplicable=True)],
     outputs=[Slot("scale", "the factor, []")],
-    attrs=[AttrSpec("clip_norm", "float", "largest norm", minimum=0)],
+    attrs=[AttrSpec("clip_norm", "float", "largest norm", minimum=0), SHARED],
     source="Pascanu et al. 2013; PyTorch: torch.nn.utils.clip_grad_norm_",
     no_gradient="it serves updates of parameters",
 )
@@ -106,10 +107,12 @@ def global_norm_scale_kernel(k: KernelArgs) -> Call:
         # BLAS reads the array once and stores no squares.
         calls.append(partial(xp.dot, flat, flat, squares[number : number + 1].reshape(())))
 
+    calls.append(partial(squares.sum, 0, None, scale))
+    calls += over_ranks(k, scale)
+
     def run() -> None:
         for call in calls:
             call()
-        squares.sum(0, None, scale)
         xp.sqrt(scale, scale)
         # A norm of 0 gives infinity, and then 1. A NaN goes on to all parameters: a step that is
         # wrong is not hidden. PyTorch adds 1e-6 to the norm, which clips a little below it.

@@ -31,7 +31,10 @@ from ...framework.parallel.launched import launched_ranks
 from ...framework.passes.all_reduce import InsertAllReduce
 from ...framework.passes.pipeline import Pass, run_passes
 from ...framework.passes.sync_batch_norm import SyncBatchNorm
+from ...framework.passes.zero import ShardTraining
+from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
+from .sharded import ShardedValues
 from .shards import Joining, Shards, pack
 
 MPI = "mpi"
@@ -104,19 +107,22 @@ class Ranks:
     Args:
         shard: whether every rank is given whole minibatches, of which it takes its part; else each
             is given its own.
+        zero: what they share out beside minibatches: 0 nothing, 1 to 3 as `ShardTraining` says.
 
     Attributes:
         alone: whether there is one rank only. leads: whether this is the first.
     """
 
-    def __init__(self, communicator: Communicator, shard: bool) -> None:
+    def __init__(self, communicator: Communicator, shard: bool, zero: int = 0) -> None:
         self.communicator = communicator
         self.rank = communicator.rank
         self.size = communicator.size
         self.alone = self.size == 1
         self.leads = self.rank == 0
         self._shard = shard
+        self._zero = zero
         self._weighted = False
+        self._sharded: ShardedValues | None = None
 
     def prepare(
         self, net: OpList, sync_batch_norm: bool, steps: int | None, settings: Mapping[str, Any]
@@ -132,15 +138,25 @@ class Ranks:
         self._shards = Shards(net, self.rank, self.size)
         own = any(lookup(op.type).world for op in net.ops)
         passes: list[Pass] = [SyncBatchNorm()] if sync_batch_norm else []
+        exchange: Pass = InsertAllReduce()
+        if self._zero:
+            if own:
+                raise GradientError(
+                    f"train: zero={self._zero} places its own exchanges, and the net holds some"
+                    " already: give the net without them"
+                )
+            exchange = ShardTraining(stage=self._zero, ranks=self.size)
         try:
-            net_of_rank = run_passes(net, passes if own else [*passes, InsertAllReduce()])
+            net_of_rank = run_passes(net, passes if own else [*passes, exchange])
         except GradientError as error:
             raise GradientError(
                 f"{error}; then train PlainNet(InsertAllReduce(weight=...).apply(net.op_list))"
             ) from None
         self._joining = Joining(net_of_rank)
         self._weighted = any(var.name == RANK_WEIGHT for var in net_of_rank.vars)
-        settings = {"shard": self._shard, "size": self.size, **settings}
+        if self._zero:
+            self._sharded = ShardedValues(self.communicator, net, net_of_rank)
+        settings = {"shard": self._shard, "size": self.size, "zero": self._zero, **settings}
         handshake(self.communicator, net_of_rank, steps=steps, settings=settings)
         return PlainNet(net_of_rank, check=False)
 
@@ -164,7 +180,52 @@ class Ranks:
             return [value]
         return [json.loads(one) for one in self.communicator.exchange(json.dumps(value).encode())]
 
-    def share_values(self, net: OpList, scope: Scope) -> None:
+    @property
+    def all_evaluate(self) -> bool:
+        """Whether every rank must run an evaluation, as each holds a part of the parameters."""
+        return self._sharded is not None and self._sharded.parameters
+
+    def takes(self, name: str) -> bool:
+        """Whether it is a state of which no rank holds the whole; see `share_values`."""
+        return self._sharded is not None and self._sharded.takes(name)
+
+    def hold_back(self, scope: Scope) -> None:
+        """Keep states that are shared out from being initialized whole."""
+        if self._sharded is not None:
+            self._sharded.hold_back(scope)
+
+    def share_values(
+        self,
+        net: OpList,
+        scope: Scope,
+        context: OpContext,
+        owner: Owner | None,
+        given: Mapping[str, np.ndarray],
+    ) -> None:
+        """Give all ranks the first one's parameters and states, or to each its part of them.
+
+        Args:
+            given: states that the first rank has from a checkpoint, where they are shared out.
+        """
+        if self._sharded is None:
+            self.share_whole(net, scope)
+        else:
+            self.share_whole(self._sharded.unsharded(net), scope)
+            self._sharded.cut(scope, context, owner, given)
+
+    def join_values(self, scope: Scope) -> None:
+        """Let all ranks hold whole parameters and states again."""
+        if self._sharded is not None:
+            self._sharded.join(scope)
+            self._sharded = None
+
+    def whole_values(self, net: OpList, scope: Scope) -> dict[str, np.ndarray]:
+        """Parameters and states on the host of the first rank; all ranks must ask for them."""
+        if self._sharded is not None:
+            return self._sharded.whole_values(net, scope)
+        return persistent_values(net, scope) if self.leads else {}
+
+    def share_whole(self, net: OpList, scope: Scope) -> None:
         """Give all ranks the first one's parameters and states."""
         if self.alone:
             return
@@ -203,27 +264,32 @@ class Ranks:
         batches: Iterator[Mapping[Any, Any]],
         where: Callable[[], str],
         stopping: Callable[[], bool],
+        *,
+        whole: bool = False,
     ) -> Iterator[Mapping[Any, Any] | None]:
         """This rank's parts of the minibatches; None where a rank wants to stop.
 
         Args:
             where: names the step, for messages.
             stopping: whether this rank wants to stop; asked after each step.
+            whole: the minibatches are evaluated: by all ranks in step (`all_evaluate`), or by this
+                one alone; they are not cut.
 
         Raises:
             RanksError: the ranks' data have different numbers of minibatches, or differ.
             ShapeError: a minibatch cannot be cut.
         """
-        if self.alone:
+        if self.alone or (whole and not self.all_evaluate):
             for batch in batches:
                 yield batch
                 if stopping():
                     yield None
             return
+        cuts = self._shard and not whole
         first = True
         while True:
             batch = next(batches, None)
-            mark = _mark(batch) if first and self._shard and batch is not None else 0
+            mark = _mark(batch) if first and cuts and batch is not None else 0
             said = self.of_all([batch is not None, mark, stopping()])
             if any(stop for _, _, stop in said):
                 yield None
@@ -247,7 +313,7 @@ class Ranks:
                 )
             first = False
             assert batch is not None
-            yield self._shards.part(batch, where()) if self._shard else batch
+            yield self._shards.part(batch, where()) if cuts else batch
 
     def joined(
         self, values: dict[str, np.ndarray], rows: int, scope: Scope

@@ -31,13 +31,14 @@ from ...framework.files.checkpoint import (
     write_checkpoint,
 )
 from ...framework.files.saved import op_list_of, persistent_values
-from ...framework.ir.desc import OPTIMIZE
+from ...framework.ir.desc import OPTIMIZE, PARAMETER, STATE
 from ...framework.runtime.feeding import Feeder, not_finite
-from ...framework.runtime.initialize import initialize
+from ...framework.runtime.footprint import run_bytes
+from ...framework.runtime.initialize import initialize, persistent_vars
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
 from ...framework.training.ctrl_c import CtrlC
-from ...framework.training.history import EVAL_PREFIX, History
+from ...framework.training.history import EVAL_PREFIX, History, RankMemory
 from ...framework.training.metric import Metric
 from ...framework.training.resuming import put_values, rows_of, take_over
 from ..builder.gradients import settle_rates
@@ -100,6 +101,7 @@ class Trainer:
         self.best_value: float | None = None
         self.seconds = 0.0
         self.states: list[Any] = []  # random states of the ranks that wrote the checkpoint
+        self.given: dict[str, np.ndarray] = {}  # states of a checkpoint that ranks share out
 
     def use(
         self,
@@ -159,13 +161,16 @@ class Trainer:
         if progress and self.history.resumed is not None:
             print(self.history.resumed, file=sys.stderr)
         self._share_position()
+        self.ranks.hold_back(self.scope)
         if self.builder is None:
             initialize(self.op_list, self.scope, self.base)
         else:
             if resumed:
                 settle_rates(self.builder, self.scope, resumed)
             self.builder.initialize(self.scope, self.base, share=bool(resumed))
-        self.ranks.share_values(self.op_list, self.scope)
+        owner = None if self.builder is None else self.builder.owner
+        self.ranks.share_values(self.op_list, self.scope, self.base, owner, self.given)
+        self.given = {}
         self.ranks.share_random(self.base, self.states)
         empty = not self.ranks.alone
         feeder = Feeder(self.net.op_list, self.scope, complete=True, empty=empty)
@@ -178,9 +183,11 @@ class Trainer:
             except _Interrupted:
                 self.history.interrupted = True
                 self._write_checkpoint()
+        self.history.memory = [RankMemory(*one) for one in self.ranks.of_all(self._memory())]
+        self.ranks.join_values(self.scope)
         if self.best and not self.history.interrupted:
             self._restore_best()
-        self.ranks.share_values(self.op_list, self.scope)
+        self.ranks.share_whole(self.op_list, self.scope)
         if options.plot is not None and self.history.rows and self.ranks.leads:
             self.history.plot(options.plot)
         if not self.ranks.alone:
@@ -247,14 +254,15 @@ class Trainer:
             began: when the epoch did, on the clock of `perf_counter`.
         """
         row: dict[str, float] = {}
+        numbers: dict[str, float] = {}
+        if self.evaluate_data is not None and (self.ranks.leads or self.ranks.all_evaluate):
+            try:
+                numbers = self._evaluate(self.evaluate_data, feeder, ctrl_c)
+            except _Interrupted:
+                return self.ranks.of_first({})
         if self.ranks.leads:
             row = {"epoch": self.epoch + 1, **self.measured.row()}
-            if self.evaluate_data is not None:
-                try:
-                    numbers = self._evaluate(self.evaluate_data, feeder, ctrl_c)
-                    row |= {EVAL_PREFIX + name: value for name, value in numbers.items()}
-                except _Interrupted:
-                    return self.ranks.of_first({})
+            row |= {EVAL_PREFIX + name: value for name, value in numbers.items()}
             row["seconds"] = round(time.perf_counter() - began, 6)
         return self.ranks.of_first(row)
 
@@ -302,19 +310,24 @@ class Trainer:
             seed=0,
             live_out=self.measured.fetch,
             stream=self.base.stream,
+            communicator=self.ranks.communicator if self.ranks.all_evaluate else None,
         )
         measured = self.measured.fresh()
         minibatches = 0
         end = self.net.last_forward_op + 1
-        for batch in batches_of(data, self.epoch):
-            rows = feeder(batch, lambda: f"{self._position()}, evaluation", held_out=True)
+        where = lambda: f"{self._position()}, evaluation"  # noqa: E731
+        batches = batches_of(data, self.epoch)
+        for batch in self.ranks.parts(batches, where, lambda: ctrl_c.pressed, whole=True):
+            if batch is None:
+                raise _Interrupted
+            rows = feeder(batch, where, held_out=True)
             self.net.run(self.scope, context, 0, end)
             measured.update(measured.values(self.scope), rows)
             minibatches += 1
-            if ctrl_c.pressed:
-                raise _Interrupted
         if not minibatches:
             raise OpscopeError("the held-out data hold no minibatch")
+        if not self.ranks.leads:
+            return {}
         self.history.metrics |= {EVAL_PREFIX + m.name: m for m in measured.metrics}
         return measured.row()
 
@@ -339,7 +352,7 @@ class Trainer:
 
     def _no_longer_finite(self) -> str:
         """The parameters and states that hold NaN or infinity, for messages."""
-        held = persistent_values(self.op_list, self.scope)
+        held = persistent_values(self.net.op_list, self.scope)
         bad = [name for name, array in held.items() if is_float(array.dtype) and not_finite(array)]
         some = f"{', '.join(bad[:5])}{', ...' if len(bad) > 5 else ''}"
         return f"; no longer finite: {some}" if bad else ""
@@ -364,7 +377,7 @@ class Trainer:
         if stop.is_better(row[stop.metric], self.best_value):
             self.best_value = row[stop.metric]
             self.history.best_epoch = self.epoch
-            values = persistent_values(self.op_list, self.scope) if self.ranks.leads else {}
+            values = self.ranks.whole_values(self.op_list, self.scope)
             self.best = {name: np.array(array) for name, array in values.items()}
         elif self.epoch - self.history.best_epoch >= stop.patience:
             self.finished = self.history.stopped_early = True
@@ -382,6 +395,7 @@ class Trainer:
         if self.options.checkpoint is None:
             return
         random = self.ranks.of_all(self.base.random_state())
+        values = self.ranks.whole_values(self.op_list, self.scope)
         if not self.ranks.leads:
             return
         state = {
@@ -398,7 +412,7 @@ class Trainer:
         }
         path = checkpoint_path(self.options.checkpoint)
         check_same(path, self._mark)
-        write_checkpoint(path, self.op_list, self.scope, state, self.best)
+        write_checkpoint(path, self.op_list, values, state, self.best)
         self._mark = mark_of(path)
 
     def _resume(self, path: str) -> Collection[str]:
@@ -440,9 +454,23 @@ class Trainer:
         self.batch = batch
         self.history.stopped_early = self.finished
         self.best = checkpoint.best if self.early_stop is not None else {}
-        for name, array in checkpoint.values.items():
+        for name, array in self._kept_aside(checkpoint.values).items():
             (self.scope.find(name) or self.scope.var(name)).set(array)
         return checkpoint.values
+
+    def _kept_aside(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Values of a checkpoint for the scope; states that ranks share out wait in `given`."""
+        self.given = {name: array for name, array in values.items() if self.ranks.takes(name)}
+        return {name: array for name, array in values.items() if name not in self.given}
+
+    def _memory(self) -> tuple[int, int, int]:
+        """Bytes of parameters and of states on this rank, and of a step."""
+        kept = {PARAMETER: 0, STATE: 0}
+        for var in persistent_vars(self.net.op_list):
+            variable = self.scope.find(var.name)
+            if variable is not None and variable.inner is not None:
+                kept[var.kind] += variable.inner.nbytes
+        return kept[PARAMETER], kept[STATE], max(map(run_bytes, self.scope.frames()), default=0)
 
     def _take_over(self, checkpoint: Checkpoint, path: str) -> Collection[str]:
         """Go on from the checkpoint of another net; see `resuming.py`."""
@@ -465,5 +493,5 @@ class Trainer:
         self.history.rows = rows_of(checkpoint.state, path)
         self.history.best_epoch = 0
         self.history.resumed = report
-        put_values(values, report, self.scope)
+        put_values(self._kept_aside(values), report, self.scope)
         return values

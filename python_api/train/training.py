@@ -13,9 +13,8 @@ from typing import Any
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.context import Hook, OpContext
-from ...framework.base.errors import (
-    OpscopeError,
-)
+from ...framework.base.dtypes import is_whole
+from ...framework.base.errors import OpscopeError
 from ...framework.base.scope import Scope, default_scope
 from ...framework.training.history import History
 from ..builder.calls import checked
@@ -53,6 +52,7 @@ def train(
     communicator: Any = None,
     shard: bool = True,
     sync_batch_norm: bool = False,
+    zero: int = 0,
 ) -> History:
     """Train a net that holds its optimizer's operators.
 
@@ -100,6 +100,10 @@ def train(
         shard: every rank is given the same minibatches and trains on its part of the rows, so that
             a script means the same on any number of ranks. False: each is given its own.
         sync_batch_norm: normalize by the batches of all ranks, not by each rank's own.
+        zero: what ranks share out to save memory, with the results of 0, where each holds all of
+            it: 1 the states of optimizers, 2 gradients as well, 3 parameters as well. With 3 all
+            ranks evaluate, so that each needs the held-out data; until the training ends, the
+            scope holds a rank's parts (`NAME@SHARD`) in place of whole values.
 
     Returns:
         The history, with the rows of before a resume.
@@ -119,7 +123,9 @@ def train(
     for what, flag in (("shard", shard), ("sync_batch_norm", sync_batch_norm)):
         if not isinstance(flag, bool):
             raise OpscopeError(f"train: {what} is True or False, not {flag!r}")
-    ranks = Ranks(find_communicator(communicator, context), shard)
+    if not is_whole(zero) or not 0 <= zero <= 3:
+        raise OpscopeError(f"train: zero is 0, 1, 2 or 3, not {zero!r}")
+    ranks = Ranks(find_communicator(communicator, context), shard, zero)
     try:
         if not isinstance(hooks, Iterable) or not all(isinstance(hook, Hook) for hook in hooks):
             raise OpscopeError(f"train: hooks is a list of Hook objects, not {hooks!r}")

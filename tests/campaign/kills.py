@@ -19,6 +19,7 @@ from opscope import NetBuilder, Scope
 from opscope.framework.base import leftovers
 from opscope.framework.base.errors import FormatError
 from opscope.framework.files.checkpoint import read_checkpoint, write_checkpoint
+from opscope.framework.files.saved import persistent_values
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from training_runs import same
 
@@ -77,7 +78,7 @@ def _saved_whole() -> None:
 
 def _write_checkpoint(value: int) -> None:
     b, scope = _net(value)
-    write_checkpoint("run", b.op_list, scope, {"epoch": value})
+    write_checkpoint("run", b.op_list, persistent_values(b.op_list, scope), {"epoch": value})
 
 
 def _checkpoint_whole() -> None:

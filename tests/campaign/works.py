@@ -20,6 +20,7 @@ import opscope
 from kaldi_models import one_state_model
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.files.checkpoint import read_checkpoint, write_checkpoint
+from opscope.framework.files.saved import persistent_values
 from opscope.framework.fusion import library_files
 from opscope.framework.runtime.initialize import initialize
 from opscope.framework.runtime.net import Net
@@ -124,7 +125,7 @@ def _saved() -> Contents:
 
 def _write_checkpoint() -> None:
     b, scope = _net(_noted())
-    write_checkpoint("run", b.op_list, scope, {"epoch": _noted()})
+    write_checkpoint("run", b.op_list, persistent_values(b.op_list, scope), {"epoch": _noted()})
 
 
 def _checkpoint() -> Contents:

@@ -80,7 +80,7 @@ def test_lstm_on_unequal_sequences(size, dtype, steps, tolerance):
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_small_buckets_change_no_bit(overlap, monkeypatch):
-    monkeypatch.setattr("opscope.framework.passes.all_reduce._WORTH", 1)
+    monkeypatch.setattr("opscope.framework.passes.all_reduce.WORTH", 1)
     batches = parts(2, 10, "float64")
     one = on_ranks(mlp("float64"), batches)[0]
     small = InsertAllReduce(bucket_bytes=100, overlap=overlap)

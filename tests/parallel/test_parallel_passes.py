@@ -64,7 +64,7 @@ def test_sums_stand_before_the_updates():
 
 
 def test_buckets_in_the_order_of_the_backward_pass(monkeypatch):
-    monkeypatch.setattr("opscope.framework.passes.all_reduce._WORTH", 1)
+    monkeypatch.setattr("opscope.framework.passes.all_reduce.WORTH", 1)
     net = InsertAllReduce(bucket_bytes=120).apply(mlp("float32"))
     assert problems(net) == []
     first, last = "fc_1.w@GRAD, fc_1.b@GRAD", "fc_0.b@GRAD"

@@ -12,7 +12,7 @@ import opscope
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.files.array_files import read_arrays
 from opscope.framework.files.checkpoint import read_checkpoint, write_checkpoint
-from opscope.framework.files.saved import load_desc
+from opscope.framework.files.saved import load_desc, persistent_values
 from opscope.framework.files.tensor_file import TensorFile
 from opscope.framework.passes.verify.verifier import verify
 from opscope.proto.net_pb2 import NetDesc
@@ -80,7 +80,7 @@ def _read_arrays(path: Path) -> None:
 def _checkpoints(folder: Path) -> Sequence[bytes]:
     b, scope = trained()
     state = {"epoch": 2, "history": [{"loss": 0.5}], "random": {"seed": [1, 2]}}
-    write_checkpoint(folder / "seed", b.op_list, scope, state)
+    write_checkpoint(folder / "seed", b.op_list, persistent_values(b.op_list, scope), state)
     return [(folder / "seed.checkpoint").read_bytes()]
 
 
