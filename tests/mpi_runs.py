@@ -33,15 +33,19 @@ def run_ranks(
     timeout: float = 60,
     *,
     interrupt_after: float = 0,
+    here: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run the text of a program as `ranks` processes, with one thread each.
 
-    `interrupt_after`: seconds after which the launcher gets a Ctrl-C; 0: never.
+    Args:
+        interrupt_after: seconds after which the launcher gets a Ctrl-C; 0: never.
+        here: a folder of further modules.
     """
     path = folder / "ranks.py"
     path.write_text(textwrap.dedent(program))
     environment = environment_of_ranks(os.environ, 1)
     paths = [str(PACKAGE), str(Path(__file__).parent), environment.get("PYTHONPATH", "")]
+    paths.append("" if here is None else str(here))
     environment["PYTHONPATH"] = os.pathsep.join(part for part in paths if part)
     command = [mpiexec(), "-n", str(ranks), sys.executable, "-P", str(path)]
     with subprocess.Popen(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import opscope
+from opscope.framework.base.backend import Place
 from opscope.framework.base.communicator import Communicator
 from opscope.framework.files.saved import op_list_of, persistent_values
 from opscope.framework.parallel.dry import DryWorld
@@ -41,10 +42,14 @@ def arrays(rows: int, dtype: str = "float64", seed: int = 0) -> dict[str, np.nda
 
 
 def train(
-    build: Callable[[], Any], data: Any, communicator: Communicator | None = None, **options: Any
+    build: Callable[[], Any],
+    data: Any,
+    communicator: Communicator | None = None,
+    place: Place | None = None,
+    **options: Any,
 ) -> tuple[Values, History]:
     """Parameters and states after a training from the same beginning, and its history."""
-    net, scope = build(), opscope.Scope()
+    net, scope = build(), opscope.Scope(place)
     options = {"epochs": 4, "seed": 5, **options}
     history = opscope.train(
         net, data, scope=scope, progress=False, communicator=communicator, **options

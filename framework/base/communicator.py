@@ -92,23 +92,20 @@ class Communicator(ABC):
         self.size = size
         self.operator = ""
         self.agreed: set[int] = set()
-        self._tickets = 0
-        self._pending: dict[int, tuple[Request, Any]] = {}
+        self._pending: dict[str, tuple[Request, Any]] = {}
 
-    def keep(self, request: Request, array: Any) -> int:
-        """Keep a sum that is under way; the ticket to take it back with."""
-        self._tickets += 1
-        self._pending[self._tickets] = request, array
-        return self._tickets
+    def keep(self, ticket: str, request: Request, array: Any) -> None:
+        """Keep a sum that is under way until `ticket`, a variable, is named again."""
+        self._pending[ticket] = request, array
 
-    def redeem(self, ticket: int) -> Any:
+    def redeem(self, ticket: str) -> Any:
         """The array of a sum that was kept, when it holds the sum.
 
         Raises:
             RanksError: no such sum is under way.
         """
         if ticket not in self._pending:
-            raise RanksError(f"no sum is under way with ticket {ticket}")
+            raise RanksError(f"no sum is under way with ticket {ticket!r}")
         request, array = self._pending.pop(ticket)
         request.wait()
         return array

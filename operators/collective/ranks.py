@@ -97,6 +97,34 @@ def share_of(k: KernelArgs) -> Callable[[Communicator], float] | None:
     return find
 
 
+def weighing(k: KernelArgs) -> Callable[[Any, Communicator], None]:
+    """A function that multiplies an array by this rank's weight / the sum of all, where there is
+    a weight; on a GPU nothing is asked for, so that nothing waits."""
+    weight, total = k.get("weight"), k.get("total")
+    share = share_of(k)
+    if share is None:
+        return lambda array, ranks: None
+    if isinstance(weight, np.ndarray):
+        return lambda array, ranks: scale(array, share(ranks))
+    xp = k.xp
+    whole, exact = k.scratch((), np.float64), k.scratch((), np.float64)
+    none = k.scratch((), bool)
+
+    def weigh(array: Any, ranks: Communicator) -> None:
+        xp.copyto(whole, weight if total is None else total)
+        if total is None:
+            ranks.all_reduce(whole)
+        xp.equal(whole, 0, none)
+        xp.divide(weight, whole, exact)
+        xp.copyto(exact, 1 / ranks.size, where=none)
+        xp.multiply(array, exact.astype(array.dtype), array)
+        # As `scale`: a rank without samples adds nothing, be it NaN.
+        xp.equal(exact, 0, none)
+        xp.copyto(array, 0, where=none)
+
+    return weigh
+
+
 def scale(array: Any, factor: float) -> None:
     """array *= factor; a factor of 0 also turns NaN and infinities into zeros."""
     if factor == 0:

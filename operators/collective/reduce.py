@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...framework.base.backend import address, to_host
+from ...framework.base.backend import address
 from ...framework.base.communicator import Communicator
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -21,8 +21,8 @@ from .ranks import (
     one_dtype,
     refuse_two_means,
     scale,
-    share_of,
     unpacking,
+    weighing,
 )
 
 _BUCKET = "any shapes, equal on all ranks, one dtype: a bucket, which is one message"
@@ -67,13 +67,11 @@ def all_reduce_shape(s: ShapeArgs) -> None:
 
 @all_reduce.kernel
 def all_reduce_kernel(k: KernelArgs) -> Call:
-    share = share_of(k)
+    weigh = weighing(k)
     mean = k.attrs["mode"] == "mean"
 
     def exchange(flat: Any, ranks: Communicator) -> None:
-        if share is not None:
-            # Each rank has a weight of its own, so it counts before the sum.
-            scale(flat, share(ranks))
+        weigh(flat, ranks)  # each rank has a weight of its own, so it counts before the sum
         ranks.all_reduce(flat)
         if mean:
             scale(flat, 1 / ranks.size)
@@ -83,16 +81,15 @@ def all_reduce_kernel(k: KernelArgs) -> Call:
 
 @all_reduce.backward("x")
 def all_reduce_grad_kernel(k: KernelArgs) -> Call:
-    share = share_of(k)
+    weigh = weighing(k)
     mean = k.attrs["mode"] == "mean"
 
     def exchange(flat: Any, ranks: Communicator) -> None:
-        factor = 1 / ranks.size if mean else 1.0
-        if share is not None:
-            factor = share(ranks)
         # Transposed: the gradients of all ranks are summed, and then the own share is the factor.
         ranks.all_reduce(flat)
-        scale(flat, factor)
+        weigh(flat, ranks)
+        if mean:
+            scale(flat, 1 / ranks.size)
 
     return exchanging(k, "out_grad", "x_grad", exchange)
 
@@ -110,7 +107,7 @@ which leave the variables of `lent` alone.""",
             duplicable=True,
             inplace="x",
         ),
-        Slot("ticket", "[], int64: what the wait takes the sum back with"),
+        Slot("ticket", "[], int64: by its name the wait takes the sum back; it holds nothing"),
     ],
     source=_SOURCE,
     no_gradient="differentiate `all_reduce`, and divide it afterwards",
@@ -131,18 +128,17 @@ def all_reduce_start_shape(s: ShapeArgs) -> None:
 @all_reduce_start.kernel
 def all_reduce_start_kernel(k: KernelArgs) -> Call:
     ranks = ranks_of(k)
-    share = share_of(k)
+    weigh = weighing(k)
     bucket = Bucket(k, "x", "lent")
-    ticket = k["ticket"]
+    (ticket,) = k.op.outputs["ticket"]
 
     def run() -> None:
         bucket.pack()
         others = ranks()
-        if share is not None:
-            scale(bucket.flat, share(others))
-        # A variable holds numbers only: the communicator keeps the request and its array, and the
-        # ticket names them.
-        ticket.fill(others.keep(others.start_all_reduce(bucket.flat), bucket.flat))
+        weigh(bucket.flat, others)
+        # A variable holds numbers only, which a GPU would have to be asked for: the communicator
+        # keeps the request and its array, and the ticket's name stands for them.
+        others.keep(ticket, others.start_all_reduce(bucket.flat), bucket.flat)
 
     return run
 
@@ -175,7 +171,7 @@ def all_reduce_wait_shape(s: ShapeArgs) -> None:
 @all_reduce_wait.kernel
 def all_reduce_wait_kernel(k: KernelArgs) -> Call:
     ranks = ranks_of(k)
-    ticket = k["ticket"]
+    (ticket,) = k.op.inputs["ticket"]
     outs = k.list("out")
     mean = k.attrs["mode"] == "mean"
     # The plan may have laid the outputs into the memory that is summed; then they are there
@@ -184,7 +180,7 @@ def all_reduce_wait_kernel(k: KernelArgs) -> Call:
 
     def run() -> None:
         others = ranks()
-        sums = others.redeem(int(to_host(ticket)))
+        sums = others.redeem(ticket)
         if mean:
             scale(sums, 1 / others.size)
         if own != [address(sums)]:  # otherwise it is the memory of the outputs

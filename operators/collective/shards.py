@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.backend import to_host
 from ...framework.base.communicator import part_length
 from ...framework.base.dtypes import wide
 from ...framework.base.errors import RanksError
@@ -27,7 +26,7 @@ from .ranks import (
     check_weight,
     one_dtype,
     scale,
-    share_of,
+    weighing,
 )
 
 _SOURCE = "Rajbhandari et al. 2020, ZeRO: Memory Optimizations Toward Training Trillion Parameters"
@@ -158,7 +157,7 @@ reduce_scatter_start = operator(
     outputs=[
         Slot("packed", "[ranks, n], float32 at least: on its way, for the wait alone"),
         Slot("part", "[n], as packed: where the sum arrives, for the wait alone"),
-        Slot("ticket", "[], int64: what the wait takes the sum back with"),
+        Slot("ticket", "[], int64: by its name the wait takes the sum back; it holds nothing"),
     ],
     attrs=[_RANKS],
     source=f"{_SOURCE}; MPI_Reduce_scatter_block",
@@ -181,8 +180,9 @@ def reduce_scatter_start_shape(s: ShapeArgs) -> None:
 @reduce_scatter_start.kernel
 def reduce_scatter_start_kernel(k: KernelArgs) -> Call:
     ranks = _checked_ranks(k)
-    share = share_of(k)
-    xs, packed, part, ticket = k.list("x"), k["packed"], k["part"], k["ticket"]
+    weigh = weighing(k)
+    xs, packed, part = k.list("x"), k["packed"], k["part"]
+    (ticket,) = k.op.outputs["ticket"]
     size = k.attrs["ranks"]
     lengths = [part_length(x.size, size) for x in xs]
 
@@ -192,9 +192,8 @@ def reduce_scatter_start_kernel(k: KernelArgs) -> Call:
             _to_rows(k.xp, x, packed[:, end : end + length])
             end += length
         others = ranks()
-        if share is not None:
-            scale(packed, share(others))
-        ticket.fill(others.keep(others.start_reduce_scatter(packed, part), part))
+        weigh(packed, others)
+        others.keep(ticket, others.start_reduce_scatter(packed, part), part)
 
     return run
 
@@ -231,14 +230,14 @@ def reduce_scatter_wait_shape(s: ShapeArgs) -> None:
 @reduce_scatter_wait.kernel
 def reduce_scatter_wait_kernel(k: KernelArgs) -> Call:
     ranks = ranks_of(k)
-    ticket = k["ticket"]
+    (ticket,) = k.op.inputs["ticket"]
     mean = k.attrs["mode"] == "mean"
     outs, part = k.list("out"), k["part"]
     lengths = [part_length(count(n), k.attrs["ranks"]) for n in k.shapes("like")]
 
     def run() -> None:
         others = ranks()
-        others.redeem(int(to_host(ticket)))
+        others.redeem(ticket)
         if mean:
             scale(part, 1 / others.size)
         end = 0

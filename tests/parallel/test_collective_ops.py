@@ -112,7 +112,7 @@ def test_a_wait_without_a_start():
         ticket = {"x": [np.ones(2)], "ticket": np.array(5)}
         run_op(c, "all_reduce_wait", ticket, {"out": ["a"]})
 
-    with pytest.raises(RanksError, match="no sum is under way with ticket 5"):
+    with pytest.raises(RanksError, match="no sum is under way with ticket 'ticket0'"):
         DryWorld(2).run(work)
 
 

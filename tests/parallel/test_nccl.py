@@ -1,11 +1,9 @@
 """The NCCL communicator against a stand-in of `cupy.cuda.nccl`, which adds over dry ranks."""
 
-import ctypes
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
+from nccl_double import Event, instead_of_nccl
 from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import DeviceError, OpscopeError, RanksError
@@ -14,105 +12,12 @@ from opscope.framework.ir.desc import INPUT, make_var
 from opscope.framework.parallel.dry import DryWorld
 from opscope.framework.parallel.nccl import NcclCommunicator
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.testing.device_double import DOUBLE, instead_of_cupy
-
-TYPES = {
-    name: number
-    for number, name in enumerate(
-        "int8 uint8 int32 uint32 int64 uint64 float16 float32 float64".split()
-    )
-}
-
-
-class Event:
-    done = True
-
-
-class Stream:
-    """A stream whose work is done when it is given."""
-
-    ptr = 7
-
-    def __init__(self, non_blocking=False):
-        self.waited = 0
-
-    def record(self):
-        return Event()
-
-    def wait_event(self, event):
-        self.waited += 1
-
-
-class Library:
-    """NCCL's functions with the arguments of CuPy's; worlds are found by their id."""
-
-    available = True
-    NCCL_SUM = 0
-
-    def __init__(self):
-        self.worlds = {}
-        self.aborted = []
-        for name, number in TYPES.items():
-            setattr(self, f"NCCL_{name.upper()}", number)
-
-    def get_unique_id(self):
-        made = tuple(range(len(self.worlds), len(self.worlds) + 128))
-        self.worlds[made] = {}
-        return made
-
-    def NcclCommunicator(self, size, made, rank):  # noqa: N802  CuPy's name
-        world = self.worlds[made].setdefault("world", DryWorld(size))
-        return Ranks(self, world, rank)
-
-
-class Ranks:
-    def __init__(self, library, world, rank):
-        from opscope.framework.parallel.dry import DryCommunicator
-
-        self.library, self.rank = library, rank
-        self.inner = DryCommunicator(world, rank)
-
-    @staticmethod
-    def at(pointer, count, kind):
-        dtype = np.dtype(list(TYPES)[kind])
-        memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(pointer)
-        return np.frombuffer(memory, dtype)
-
-    def allReduce(self, send, receive, count, kind, op, stream):  # noqa: N802
-        assert (op, stream) == (0, 7)
-        array = self.at(send, count, kind).copy()
-        self.inner.all_reduce(array)
-        self.at(receive, count, kind)[...] = array
-
-    def allGather(self, send, receive, count, kind, stream):  # noqa: N802
-        assert stream == 7
-        out = self.at(receive, count * self.inner.size, kind)
-        self.inner.all_gather(self.at(send, count, kind), out.reshape(-1, count))
-
-    def broadcast(self, send, receive, count, kind, root, stream):
-        assert stream == 7 and send == receive
-        self.inner.broadcast(self.at(send, count, kind), root)
-
-    def abort(self):
-        self.library.aborted.append(self.rank)
+from opscope.testing.device_double import DOUBLE
 
 
 @pytest.fixture
-def library(monkeypatch):
-    made = Library()
-    with instead_of_cupy() as xp:
-        cuda = SimpleNamespace(
-            Device=xp.cuda.Device,
-            Stream=Stream,
-            get_current_stream=xp.cuda.get_current_stream,
-            runtime=xp.cuda.runtime,
-            nccl=made,
-        )
-        monkeypatch.setattr(type(xp), "cuda", cuda)
-        monkeypatch.setattr(type(xp.cuda.get_current_stream()), "record", lambda s: Event(), False)
-        monkeypatch.setattr(
-            type(xp.cuda.get_current_stream()), "wait_event", lambda s, e: None, False
-        )
+def library():
+    with instead_of_nccl() as made:
         yield made
 
 
@@ -129,6 +34,9 @@ def test_arrays_of_gpus_and_of_the_host(size, library):
         c.all_gather(xp.asarray(np.full(2, c.rank, np.float32)), out)
         given = xp.asarray(np.full(2, c.rank))
         c.broadcast(given, size - 1)
+        part = xp.zeros(2)
+        c.reduce_scatter(xp.asarray(np.arange(2.0 * size).reshape(size, 2)), part)
+        assert part.get().tolist() == [size * (2.0 * c.rank + n) for n in range(2)]
         c.barrier()
         return array.get(), own, out.get(), given.get()
 

@@ -1,12 +1,17 @@
 """Ranks that share out optimizer states, gradients and parameters train as one process does."""
 
+import threading
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import opscope
+from mpi_runs import run_ranks
+from nccl_double import instead_of_nccl
 from opscope import Minibatches
+from opscope.framework.base.backend import GPUPlace
 from opscope.framework.base.errors import (
     AttributeTypeError,
     GradientError,
@@ -17,8 +22,11 @@ from opscope.framework.base.shape import count
 from opscope.framework.files.checkpoint import read_checkpoint
 from opscope.framework.ir.desc import PARAMETER
 from opscope.framework.parallel.dry import DryWorld
+from opscope.framework.parallel.nccl import NcclCommunicator
 from opscope.framework.passes.all_reduce import InsertAllReduce
 from opscope.framework.passes.zero import ShardTraining
+from opscope.framework.runtime.executor import Frame
+from opscope.testing import device_array, device_double
 from training_on_ranks import arrays, check_equal, on_ranks, train
 
 DATA = Minibatches(arrays(45), 12, seed=3)  # 12, 12, 12 and 9 rows
@@ -237,3 +245,81 @@ def test_refusals():
     with pytest.raises(GradientError, match="zero=1 places its own exchanges"):
         on_ranks(2, lambda: summed, DATA, zero=1)
     check_equal(on_ranks(1, net, DATA, zero=3), train(net, DATA), 0)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_processes_of_mpi_equal_one_process(size, tmp_path):
+    program = """
+        import numpy as np
+        from opscope.framework.parallel.mpi import MpiCommunicator
+        from test_sharded_training import SINGLE, STAGES, big, net, train
+
+        with MpiCommunicator() as c:
+            for stage in STAGES:
+                for name, build in (("net", net), ("big", big)):
+                    options = {"epochs": 2, "zero": stage, "checkpoint": f"{name}{stage}"}
+                    values, _ = train(build, SINGLE, c, **options)
+                    np.savez(f"{name}{stage}of{c.rank}.npz", **values)
+    """
+    done = run_ranks(size, program, tmp_path, here=Path(__file__).parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, build in (("net", net), ("big", big)):
+        wanted, _ = train(build, SINGLE, epochs=2)
+        for stage in STAGES:
+            found = [np.load(tmp_path / f"{name}{stage}of{rank}.npz") for rank in range(size)]
+            saved = read_checkpoint(tmp_path / f"{name}{stage}").values
+            for one in (*found, saved):
+                for key, value in wanted.items():
+                    assert np.abs(one[key] - value).max(initial=0) < 1e-6, (name, stage, key)
+
+
+def big():
+    """Layers whose gradients are beyond what MPI's ranks send in one step."""
+    b = opscope.NetBuilder("big")
+    h = b.fc(b.input("x", [-1, 6]), size=150, activation="tanh", name="h")
+    h = b.fc(h, size=149, activation="tanh", name="g")
+    cost = b.softmax_cross_entropy(b.fc(h, size=3, name="y"), b.input("label", [-1], "int64"))
+    b.mean(cost, name="loss")
+    b.backward_from("loss")
+    b.add_optimization(0.1, "momentum", clip_norm=1.0)
+    return b
+
+
+class Noted(threading.local):
+    """Crossings between host and device by the thread that makes them."""
+
+    def __init__(self):
+        self.own = []
+
+    def append(self, what):
+        self.own.append(what)
+
+
+@pytest.mark.parametrize(("size", "stage"), [(2, 0), (2, 1), (2, 2), (2, 3), (4, 3)])
+def test_ranks_with_a_gpu_each(size, stage, monkeypatch):
+    """On the stand-ins of CuPy and NCCL: equal to one process, and nothing goes to the host."""
+    build = partial(net, "adam", "float32", clip_norm=1.0)
+    noted, spent, run = Noted(), [], Frame.run
+    for module in (device_array, device_double):
+        monkeypatch.setattr(module, "crossings", noted)
+
+    def counted(frame, context):
+        before = len(noted.own)
+        run(frame, context)
+        if frame.train and "h.w@GRAD" in frame.plan.declared:
+            spent.append(noted.own[before:])
+
+    monkeypatch.setattr(Frame, "run", counted)
+
+    def work(c):
+        place = GPUPlace(c.rank)
+        return train(build, SINGLE, NcclCommunicator(c, place), place, epochs=2, zero=stage)[0]
+
+    with instead_of_nccl(size):
+        wanted = train(build, SINGLE, place=GPUPlace(0), epochs=2)[0]  # GPUs draw other numbers
+        spent.clear()
+        found = DryWorld(size).run(work)
+    assert len(spent) == 8 * size and not any(spent)
+    for one in found:
+        for name, value in wanted.items():
+            assert np.abs(one[name] - value).max(initial=0) < 1e-6, name

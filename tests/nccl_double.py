@@ -1,0 +1,116 @@
+"""A stand-in of `cupy.cuda.nccl` beside the stand-in of CuPy: it adds over dry ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from types import SimpleNamespace
+
+import numpy as np
+
+from opscope.framework.parallel.dry import DryCommunicator, DryWorld
+from opscope.testing.device_double import instead_of_cupy
+
+TYPES = {
+    name: number
+    for number, name in enumerate(
+        "int8 uint8 int32 uint32 int64 uint64 float16 float32 float64".split()
+    )
+}
+
+
+class Event:
+    done = True
+
+
+class Stream:
+    """A stream whose work is done when it is given."""
+
+    ptr = 7
+
+    def __init__(self, non_blocking=False):
+        self.waited = 0
+
+    def record(self):
+        return Event()
+
+    def wait_event(self, event):
+        self.waited += 1
+
+
+class Library:
+    """NCCL's functions with the arguments of CuPy's; worlds are found by their id."""
+
+    available = True
+    NCCL_SUM = 0
+
+    def __init__(self):
+        self.worlds = {}
+        self.aborted = []
+        for name, number in TYPES.items():
+            setattr(self, f"NCCL_{name.upper()}", number)
+
+    def get_unique_id(self):
+        made = tuple(range(len(self.worlds), len(self.worlds) + 128))
+        self.worlds[made] = {}
+        return made
+
+    def NcclCommunicator(self, size, made, rank):  # noqa: N802  CuPy's name
+        world = self.worlds[made].setdefault("world", DryWorld(size))
+        return Ranks(self, world, rank)
+
+
+class Ranks:
+    def __init__(self, library, world, rank):
+        self.library, self.rank = library, rank
+        self.inner = DryCommunicator(world, rank)
+
+    @staticmethod
+    def at(pointer, count, kind):
+        dtype = np.dtype(list(TYPES)[kind])
+        memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(pointer)
+        return np.frombuffer(memory, dtype)
+
+    def allReduce(self, send, receive, count, kind, op, stream):  # noqa: N802
+        assert (op, stream) == (0, 7)
+        array = self.at(send, count, kind).copy()
+        self.inner.all_reduce(array)
+        self.at(receive, count, kind)[...] = array
+
+    def allGather(self, send, receive, count, kind, stream):  # noqa: N802
+        assert stream == 7
+        out = self.at(receive, count * self.inner.size, kind)
+        self.inner.all_gather(self.at(send, count, kind), out.reshape(-1, count))
+
+    def reduceScatter(self, send, receive, count, kind, op, stream):  # noqa: N802
+        assert (op, stream) == (0, 7)
+        whole = self.at(send, count * self.inner.size, kind).reshape(-1, count)
+        self.inner.reduce_scatter(whole, self.at(receive, count, kind))
+
+    def broadcast(self, send, receive, count, kind, root, stream):
+        assert stream == 7 and send == receive
+        self.inner.broadcast(self.at(send, count, kind), root)
+
+    def abort(self):
+        self.library.aborted.append(self.rank)
+
+
+@contextlib.contextmanager
+def instead_of_nccl(gpus=2):
+    """Within it CuPy's stand-in has so many GPUs, and NCCL between them: gives the library."""
+    made = Library()
+    with instead_of_cupy() as xp:
+        cuda, stream = xp.cuda, xp.cuda.get_current_stream
+        type(xp).cuda = SimpleNamespace(
+            Device=cuda.Device,
+            Stream=Stream,
+            get_current_stream=stream,
+            runtime=SimpleNamespace(getDeviceCount=lambda: gpus),
+            nccl=made,
+        )
+        stream.record, stream.wait_event = (lambda own: Event()), (lambda own, event: None)
+        try:
+            yield made
+        finally:
+            type(xp).cuda = cuda
+            del stream.record, stream.wait_event
