@@ -170,6 +170,13 @@ ELSEWHERE: Final = {
     "net": "[Nets inside nets](../design_by_example.md)",
     "recurrent": "[A step of your own](../sequences.md#a-step-of-your-own)",
     "recursive": "[Trees](../trees.md)",
+    **dict.fromkeys(
+        (
+            *("shard", "all_gather_shards", "all_finite"),
+            *("reduce_scatter_start", "reduce_scatter_wait"),
+        ),
+        "[Less memory on each rank](../scale_out.md#less-memory-on-each-rank)",
+    ),
     "average_parameters": "[What a pass puts into the list](../scale_out.md#what-a-pass-puts-into-the-list)",
     "block_momentum": "[What a pass puts into the list](../scale_out.md#what-a-pass-puts-into-the-list)",
 }

@@ -105,7 +105,7 @@ def instead_of_nccl(gpus=2):
             Device=cuda.Device,
             Stream=Stream,
             get_current_stream=stream,
-            runtime=SimpleNamespace(getDeviceCount=lambda: gpus),
+            runtime=SimpleNamespace(**{**vars(cuda.runtime), "getDeviceCount": lambda: gpus}),
             nccl=made,
         )
         stream.record, stream.wait_event = (lambda own: Event()), (lambda own, event: None)

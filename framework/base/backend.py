@@ -68,6 +68,18 @@ def GPUPlace(index: int | None = None) -> Place:  # noqa: N802
     return Place("gpu", index)
 
 
+def describe_device(place: Place) -> str:
+    """What computes at a place, and the versions that decide about its numbers: two places with
+    one description give the same."""
+    if place.kind == "cpu":
+        return place.kind
+    cupy = place.xp
+    gpu = cupy.cuda.runtime.getDeviceProperties(place.index)
+    name = gpu["name"].decode(errors="replace")
+    version = cupy.cuda.runtime.runtimeGetVersion()
+    return f"{name} ({gpu['major']}.{gpu['minor']}), CuPy {cupy.__version__}, CUDA {version}"
+
+
 def default_place() -> Place:
     """Where a scope is that is given no place: on the CPU, or as `OPSCOPE_DEVICE` says.
 

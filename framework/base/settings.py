@@ -201,6 +201,12 @@ SWITCHES = {
             " sets; empty: they note nothing",
         ),
         Switch(
+            "OPSCOPE_RESTARTED",
+            "",
+            "which restart of `opscope launch --restarts` this is, from 1: trainings with a"
+            " checkpoint resume from it; empty: none",
+        ),
+        Switch(
             "OPSCOPE_CACHE",
             "",
             "folder for compiled chains and computations; empty: the user's cache folder",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from ..base.atomic import write_atomically
 from ..base.local_rank import first_number
 from ..base.settings import switch
 
@@ -14,6 +17,7 @@ _COUNTS = (
     "MPI_LOCALNRANKS",  # of this machine alone; where nothing else is said
 )
 """Variables in which launchers of MPI write how many processes they have started."""
+_MEMORY = "memory.json"
 _NUMBERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 """Variables in which they tell each process its rank."""
 
@@ -63,6 +67,22 @@ def waits_in_vain(folder: str, seconds: float) -> bool:
         began = [os.stat(os.path.join(folder, f"began-{rank}")).st_mtime for rank in waiting]
         return bool(began) and time.time() - min(began) > seconds
     return False
+
+
+def note_memory(ranks: Sequence[Mapping[str, int]]) -> None:
+    """Note for `opscope launch` what a training took on each rank, in bytes by what holds them."""
+    folder = switch("OPSCOPE_ROLL_CALL")
+    # On another machine than the launcher's there may be no place for it.
+    with suppress(OSError):
+        if folder:
+            write_atomically(os.path.join(folder, _MEMORY), json.dumps(list(ranks)).encode())
+
+
+def noted_memory(folder: str) -> list[dict[str, int]]:
+    """What `note_memory` has noted last, by rank; empty where no training has ended."""
+    with suppress(OSError), open(os.path.join(folder, _MEMORY), "rb") as file:
+        return json.load(file)
+    return []
 
 
 def _noted(folder: str, what: str) -> set[str]:

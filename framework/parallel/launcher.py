@@ -82,10 +82,12 @@ def run_ranks(
     environment: Mapping[str, str],
     *,
     give_up: Callable[[], bool] | None = None,
+    interrupted: Callable[[], None] | None = None,
 ) -> int:
     """Run a launcher to its end; its exit code. A Ctrl-C reaches it as it does this program.
 
-    `give_up` is asked from time to time whether to end the ranks, with code 1. What the launcher
+    `give_up` is asked from time to time whether to end the ranks, with code 1; `interrupted` hears
+    of a Ctrl-C. What the launcher
     and the ranks write is passed to standard output at once. Only MPICH's banner about a rank that
     a signal has ended is held back: one line on standard error names the rank instead.
 
@@ -109,7 +111,9 @@ def run_ranks(
                 code = process.wait()
                 return code if code >= 0 else 128 - code
             except KeyboardInterrupt:
-                continue  # the ranks write their checkpoint and end
+                # The ranks write their checkpoint and end.
+                if interrupted is not None:
+                    interrupted()
 
 
 class _Output:

@@ -52,6 +52,7 @@ from ..ir.names import (
     SYNC_OP,
     UNDO_OP,
     again_name,
+    all_ranks_name,
     scattered_name,
     shard_name,
     ticket_name,
@@ -196,6 +197,7 @@ class _Sharder:
         # Whole -> what a rank holds of it, for all that updates touch.
         self._shards = {name + GRAD_SUFFIX: shard_name(name + GRAD_SUFFIX) for name in self._params}
         self._shards |= {name: self._declare_part(var) for name, var in self._params.items()}
+        self._of_all: dict[str, str] = {}  # what a rank has found -> what all have
         first = next(n for n, op in enumerate(self.net.ops) if op.role == OPTIMIZE)
         before, updates = self.net.ops[:first], self.net.ops[first:]
         changed = [one for n, op in enumerate(updates, first) for one in self._update(op, n)]
@@ -209,14 +211,23 @@ class _Sharder:
     # -- updates ---------------------------------------------------------------------------------
 
     def _update(self, op: OpNode, index: int) -> list[OpNode]:
-        """An update operator over parts, and what follows it."""
+        """An update operator over parts, and what goes with it."""
+        op = op.renamed(self._of_all)
         if self._shards.keys().isdisjoint(op.input_names()):
             return [op]
         entry = lookup(op.type)
         over_ranks = _RANKS in entry.attr_specs
         if op.type == CHECK_OP:
-            finite = op.outputs.get("finite", ())
-            ends = [make_op(ALL_FINITE_OP, {"x": n}, {"out": n}, role=OPTIMIZE) for n in finite]
+            # What follows reads whether the parts of all ranks are finite.
+            self._of_all = {n: all_ranks_name(n) for n in op.outputs.get("finite", ())}
+            self._vars |= {
+                out: self._vars[n].changed(name=out) if n in self._vars else VarDecl(out)
+                for n, out in self._of_all.items()
+            }
+            ends = [
+                make_op(ALL_FINITE_OP, {"x": n}, {"out": out}, role=OPTIMIZE)
+                for n, out in self._of_all.items()
+            ]
             return [op.renamed(self._shards), *ends]
         slots = _ELEMENTS.get(op.type, ())
         if "param" in entry.input_slots and len(op.inputs.get("param", ())) == 1:

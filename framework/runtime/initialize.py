@@ -107,7 +107,7 @@ def initialize(
     if not wanted:
         return []
     work = Scope(scope.place, parent=scope)  # initializers may read what the scope holds already
-    _run(wanted, work, context or default_context())
+    _run(wanted, list(persistent_vars(desc)), work, context or default_context())
     for var in wanted:
         variable = scope.find(var.name) or scope.var(var.name)
         # Only now, when all have succeeded: a failing initializer leaves no half-filled net.
@@ -141,9 +141,11 @@ def _check_owned(desc: OpList | pb.NetDesc, scope: Scope, owner: Owner) -> None:
     )
 
 
-def _run(variables: list[VarDecl], work: Scope, context: OpContext) -> None:
-    declared = [var.changed(initializer=None) for var in variables]
+def _run(variables: list[VarDecl], known: list[VarDecl], work: Scope, context: OpContext) -> None:
     ops = [_initializer(var) for var in variables]
+    # Beside what is filled, what that is filled from and holds a value: of a master its parameter.
+    named = {name for op in ops for name in (*op.input_names(), *op.output_names())}
+    declared = [var.changed(initializer=None) for var in known if var.name in named]
     net = PlainNet(OpList("initializers", vars=declared, ops=ops), check=False)
     for var in variables:
         work.var(var.name)  # local: results must not reach the caller's variables before the end

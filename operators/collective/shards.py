@@ -171,7 +171,7 @@ reduce_scatter_start = operator(
 def reduce_scatter_start_shape(s: ShapeArgs) -> None:
     dtype = wide(one_dtype(s, "x", floats=s.has("weight")))
     check_weight(s)
-    total = sum(shape[0] for shape, _ in _shards(s, "x"))
+    total = _total(_shards(s, "x"))
     s.set("packed", ((s.attrs["ranks"], total), dtype))
     s.set("part", ((total,), dtype))
     s.set("ticket", ((), "int64"))
@@ -223,7 +223,7 @@ def reduce_scatter_wait_shape(s: ShapeArgs) -> None:
     s.integers("ticket")
     s.rank("ticket", 0)
     shards = _shards(s, "like")
-    s.same("the length of part and of the shards", s["part"][0], sum(n[0] for n, _ in shards))
+    s.same("the length of part and of the shards", s["part"][0], _total(shards))
     s.set("out", *shards)
 
 
@@ -254,7 +254,7 @@ all_finite = operator(
     doc="Whether all ranks have found their parts finite: out = 1 where x is 1 on every rank, else"
     " 0.",
     inputs=[Slot("x", "1 or 0, a float []")],
-    outputs=[Slot("out", "1 or 0, as x", inplace="x")],
+    outputs=[Slot("out", "1 or 0, as x")],
     source="PyTorch: torch.amp.GradScaler over the ranks of FSDP",
     no_gradient=_NO_GRADIENT,
     world=True,
@@ -286,11 +286,16 @@ def all_finite_kernel(k: KernelArgs) -> Call:
 
 
 def _shards(s: ShapeArgs, slot: str) -> list[tuple[Shape, np.dtype]]:
-    """Shapes and dtypes of the shards of a slot's variables, whose shapes must be known."""
-    specs = s.specs(slot)
-    if any(count(shape) < 0 for shape, _ in specs):
-        s.fail(f"{slot} wants a known shape, and has {', '.join(str(n) for n, _ in specs)}")
-    return [((part_length(count(shape), s.attrs["ranks"]),), dtype) for shape, dtype in specs]
+    """Shapes and dtypes of the shards of a slot's variables."""
+    sizes = [(count(shape), dtype) for shape, dtype in s.specs(slot)]
+    ranks = s.attrs["ranks"]
+    return [((-1 if n < 0 else part_length(n, ranks),), dtype) for n, dtype in sizes]
+
+
+def _total(shards: list[tuple[Shape, np.dtype]]) -> int:
+    """Elements of all shards together; -1 where that is unknown."""
+    sizes = [shape[0] for shape, _ in shards]
+    return -1 if min(sizes, default=0) < 0 else sum(sizes)
 
 
 def _to_rows(xp: Any, array: Any, rows: Any) -> None:

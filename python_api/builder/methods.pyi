@@ -912,6 +912,14 @@ class BuilderMethods:
         """Fully connected layer: out = x w + b. The axes of x before `num_flatten_dims` are
         rows, the others are flattened to K columns; by default only the last axis is columns. x
         [..., K], w [K, N], b [N] -> out [..., N]."""
+    def all_finite(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Whether all ranks have found their parts finite: out = 1 where x is 1 on every rank,
+        else 0."""
     def all_gather(
         self,
         x: Var | str,
@@ -937,6 +945,16 @@ class BuilderMethods:
         the rows that a rank has are sent. Rows of one number are summed, rank after rank; their
         numbers ascend, and the rest of rows_out is -1. With `weight`, it is the mean weighted by
         it."""
+    def all_gather_shards(
+        self,
+        x: Sequence[Var | str],
+        *,
+        ranks: int,
+        shapes: int | Sequence[int],
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Arrays whose parts the ranks hold (see `shard`), whole on all ranks: one message for
+        all of them."""
     def all_reduce(
         self,
         x: Sequence[Var | str],
@@ -1575,6 +1593,7 @@ class BuilderMethods:
         x: Sequence[Var | str],
         *,
         clip_norm: float,
+        ranks: int = 1,
         name: str = "",
     ) -> Var:
         """Factor that brings the Euclidean norm of all x together down to `clip_norm`: scale =
@@ -2475,6 +2494,31 @@ class BuilderMethods:
     ) -> Var:
         """Product over axes. Integers and booleans are multiplied as int64. The gradient is also
         right for zeros."""
+    def reduce_scatter_start(
+        self,
+        x: Sequence[Var | str],
+        weight: Var | str | None = None,
+        total: Var | str | None = None,
+        *,
+        ranks: int,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Begins the sums over all ranks of a bucket of arrays, of which each rank gets its part
+        (see `shard`); `reduce_scatter_wait` ends it. x may change as soon as this operator has
+        run. With `weight` it is the mean weighted by it, as of `all_reduce`."""
+    def reduce_scatter_wait(
+        self,
+        packed: Var | str,
+        part: Var | str,
+        ticket: Var | str,
+        like: Sequence[Var | str],
+        *,
+        ranks: int,
+        mode: str = "sum",
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Ends what `reduce_scatter_start` has begun: out are this rank's parts of the sums, or
+        with mode=mean of the means, in the dtype of `like`."""
     def reduce_std(
         self,
         x: Var | str,
@@ -2809,6 +2853,15 @@ class BuilderMethods:
     ) -> Var:
         """The rows of a padded batch x [S, T, ...] without its gaps: out [N, ...] with the
         offsets of `like` [N, ...], whose sequences are at most T long."""
+    def shard(
+        self,
+        x: Sequence[Var | str],
+        *,
+        ranks: int,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """This rank's part of arrays that all ranks hold: of n elements, in the order of memory,
+        rank r gets those from r ceil(n / ranks) on; zeros where there are none."""
     def sigmoid(
         self,
         x: Var | str,

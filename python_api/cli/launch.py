@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +39,14 @@ import click
     metavar="DEVICE",
     help="cpu, or gpu: each rank has a GPU of its own, and gradients go from one to the other.",
 )
+@click.option(
+    "--restarts",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Start all ranks again, up to N times, when one has failed: trainings resume from their"
+    " checkpoints.",
+)
 @click.option("--share-gpus", is_flag=True, help="Let ranks take the GPUs in turn.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -47,6 +56,7 @@ def launch(
     launcher: str | None,
     timeout: float | None,
     device: str,
+    restarts: int,
     share_gpus: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -55,12 +65,12 @@ def launch(
 
     SCRIPT is a Python file, or a command of opscope: `opscope launch -n 2 train net.pb ...`.
     Trainings by `opscope.train` are shared by the ranks. The exit code comes from the launcher. It
-    is not 0 if a rank has failed, or has left without ending its part (`os._exit`).
+    is not 0 if a rank has failed, or has left without ending its part (`os._exit`). After a
+    training one line says how much memory a rank took.
     """
     from ...framework.base.cpu.cores import usable_cores
     from ...framework.base.errors import OpscopeError
-    from ...framework.parallel.launched import left_early, waits_in_vain
-    from ...framework.parallel.launcher import environment_of_ranks, find_launcher, run_ranks
+    from ...framework.parallel.launcher import environment_of_ranks, find_launcher
 
     program = program_of(script, arguments)
     start = find_launcher(launcher, os.environ, "launch")
@@ -85,24 +95,76 @@ def launch(
         environment["OPSCOPE_RANKS_WAIT"] = repr(timeout)
     if device or share_gpus:
         environment |= _places(device, share_gpus, None if slurm else ranks)
+    for restart in range(restarts + 1):
+        if restart:
+            environment["OPSCOPE_RESTARTED"] = str(restart)
+            click.echo(f"opscope: restart {restart} of {restarts}", err=True)
+        end = _run_once([*command, *program], ranks, environment, timeout)
+        if end.code == 0 or end.interrupted:
+            break
+        if end.why and restart < restarts:
+            click.echo(f"opscope: {end.why}", err=True)
+    if end.why:
+        raise OpscopeError(end.why)
+    sys.exit(end.code)
+
+
+@dataclass
+class _End:
+    """How a run ended.
+
+    Attributes:
+        why: what this program has found; "" where the ranks have written it themselves.
+        interrupted: whether by Ctrl-C.
+    """
+
+    code: int = 0
+    why: str = ""
+    interrupted: bool = False
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+
+
+def _run_once(
+    command: Sequence[str], ranks: int, environment: dict[str, str], timeout: float | None
+) -> _End:
+    """Run all ranks to their end."""
+    from ...framework.parallel.launched import left_early, noted_memory, waits_in_vain
+    from ...framework.parallel.launcher import run_ranks
+
+    end = _End()
     sys.stdout.flush()
     with TemporaryDirectory(prefix="opscope-launch-") as folder:
         environment["OPSCOPE_ROLL_CALL"] = folder
         give_up = None if timeout is None else partial(waits_in_vain, folder, timeout)
-        code = run_ranks([*command, *program], ranks, environment, give_up=give_up)
+        end.code = run_ranks(
+            command, ranks, environment, give_up=give_up, interrupted=end.interrupt
+        )
         early = left_early(folder)
-        alone = timeout is not None and waits_in_vain(folder, timeout)
-    if alone:
-        raise OpscopeError(
-            f"launch: of {ranks} ranks, {_ranks(early)} waited {timeout:g} s for the others to"
-            " begin (--timeout)"
-        )
-    if early and code == 0:
-        raise OpscopeError(
-            f"launch: {_ranks(early)} of {ranks} left without ending the run, by os._exit or a"
-            " library's exit; the launcher reported no failure"
-        )
-    sys.exit(code)
+        if timeout is not None and waits_in_vain(folder, timeout):
+            end.why = (
+                f"launch: of {ranks} ranks, {_ranks(early)} waited {timeout:g} s for the others to"
+                " begin (--timeout)"
+            )
+        elif early and end.code == 0:
+            end.why = (
+                f"launch: {_ranks(early)} of {ranks} left without ending the run, by os._exit or a"
+                " library's exit; the launcher reported no failure"
+            )
+        end.code = end.code or int(bool(end.why))
+        memory = noted_memory(folder)
+    if memory and not end.code:
+        click.echo(f"opscope: {_memory_line(memory)}", err=True)
+    return end
+
+
+def _memory_line(memory: Sequence[Mapping[str, int]]) -> str:
+    """What a training took on the rank that took most."""
+    totals = [sum(one.values()) for one in memory]
+    most = max(range(len(totals)), key=totals.__getitem__)
+    parts = ", ".join(f"{what} {size / 2**20:.1f}" for what, size in memory[most].items())
+    return f"memory of a rank: {totals[most] / 2**20:.1f} MiB at most (rank {most}: {parts})"
 
 
 def _places(device: str, share: bool, ranks: int | None) -> dict[str, str]:

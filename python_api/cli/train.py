@@ -59,6 +59,12 @@ _INTERRUPTED = 130  # what shells give for a program that Ctrl-C ended
 @click.option("--csv", "log_csv", metavar="FILE", help="Write a line for each epoch.")
 @click.option("--plot", metavar="FILE", help="Draw the curves as a PNG.")
 @click.option("--device", default="", help="cpu (default), gpu or gpu:N.")
+@click.option(
+    "--zero",
+    type=click.IntRange(0, 3),
+    default=0,
+    help="Share out among ranks: 1 optimizer states, 2 gradients as well, 3 parameters as well.",
+)
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def train(file: str, **options: Any) -> None:
     """Train the net in FILE and save the result.
@@ -92,6 +98,7 @@ def train(file: str, **options: Any) -> None:
         early_stop=EarlyStop(options["early_stop"]) if options["early_stop"] else None,
         progress=not options["quiet"],
         context=OpContext(seed=options["seed"]),
+        zero=options["zero"],
     )
     if history.rank:  # under `opscope launch`: one rank writes and tells
         click.get_current_context().exit(_INTERRUPTED if history.interrupted else 0)

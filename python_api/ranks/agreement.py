@@ -149,6 +149,8 @@ class Ranks:
         try:
             net_of_rank = run_passes(net, passes if own else [*passes, exchange])
         except GradientError as error:
+            if self._zero:
+                raise
             raise GradientError(
                 f"{error}; then train PlainNet(InsertAllReduce(weight=...).apply(net.op_list))"
             ) from None

@@ -85,7 +85,9 @@ class ShardedValues:
             else:
                 if not _is_whole(variable, var):
                     variable.clear()
-                    one = OpList(self._net.name, vars=[var])
+                    made_of = var.initializer.input_names() if var.initializer else ()
+                    given_vars = [v for v in self._net.vars if v.name in made_of]
+                    one = OpList(self._net.name, vars=[*given_vars, var])
                     initialize(one, scope, context, owner=owner)
                     self._origins[name] = owner
                 value = to_host(variable.inner)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.atomic import check_same, mark_of
+from ...framework.base.backend import describe_device
 from ...framework.base.context import Hook, OpContext
 from ...framework.base.dtypes import is_float
 from ...framework.base.errors import (
@@ -32,6 +33,7 @@ from ...framework.files.checkpoint import (
 )
 from ...framework.files.saved import op_list_of, persistent_values
 from ...framework.ir.desc import OPTIMIZE, PARAMETER, STATE
+from ...framework.parallel.launched import note_memory
 from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.footprint import run_bytes
 from ...framework.runtime.initialize import initialize, persistent_vars
@@ -133,6 +135,7 @@ class Trainer:
         number = length_of(data)
         steps = None if number is None else number * options.epochs
         settings = {
+            "device": describe_device(self.scope.place),
             "epochs": options.epochs,
             "loss": self.loss,
             "metrics": self.measured.columns,
@@ -184,6 +187,8 @@ class Trainer:
                 self.history.interrupted = True
                 self._write_checkpoint()
         self.history.memory = [RankMemory(*one) for one in self.ranks.of_all(self._memory())]
+        if self.ranks.leads:
+            note_memory([vars(one) for one in self.history.memory])
         self.ranks.join_values(self.scope)
         if self.best and not self.history.interrupted:
             self._restore_best()

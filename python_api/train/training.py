@@ -16,6 +16,7 @@ from ...framework.base.context import Hook, OpContext
 from ...framework.base.dtypes import is_whole
 from ...framework.base.errors import OpscopeError
 from ...framework.base.scope import Scope, default_scope
+from ...framework.base.settings import switch
 from ...framework.training.history import History
 from ..builder.calls import checked
 from ..ranks.agreement import Ranks, find_communicator
@@ -80,8 +81,9 @@ def train(
         checkpoint: prefix of the checkpoint's name, see `framework/files/checkpoint.py`.
         checkpoint_every: epochs from one checkpoint to the next; the last epoch always writes one.
         checkpoint_batches: also every so many minibatches; 0: only between epochs.
-        resume: True continues from the checkpoint; without one, a new training starts. The net must
-            be the same. "weights" continues with a net that was changed: another rate, a longer
+        resume: True continues from the checkpoint; without one, a new training starts. So does
+            False where `opscope launch --restarts` has started the ranks again. The net must be
+            the same. "weights" continues with a net that was changed: another rate, a longer
             schedule, another optimizer or head. Parameters and states that fit are taken over from
             the checkpoint (see `resuming.py`), and `history.resumed` lists them; with `progress`,
             so does stderr. Epochs and the history continue; an interrupted epoch starts again, and
@@ -125,6 +127,8 @@ def train(
             raise OpscopeError(f"train: {what} is True or False, not {flag!r}")
     if not is_whole(zero) or not 0 <= zero <= 3:
         raise OpscopeError(f"train: zero is 0, 1, 2 or 3, not {zero!r}")
+    if resume is False and checkpoint is not None and switch("OPSCOPE_RESTARTED"):
+        resume = True
     ranks = Ranks(find_communicator(communicator, context), shard, zero)
     try:
         if not isinstance(hooks, Iterable) or not all(isinstance(hook, Hook) for hook in hooks):

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import opscope
+from nccl_double import instead_of_nccl
 from opscope import Minibatches, Sequences
+from opscope.framework.base.backend import GPUPlace
 from opscope.framework.base.communicator import SingleCommunicator
 from opscope.framework.base.errors import (
     GradientError,
@@ -19,6 +21,7 @@ from opscope.framework.base.errors import (
 )
 from opscope.framework.parallel.dry import DryWorld
 from opscope.framework.passes.all_reduce import InsertAllReduce
+from opscope.python_api.ranks import agreement
 from training_on_ranks import arrays, check_equal, classifier, numbers, on_ranks, train
 
 DATA = Minibatches(arrays(45), 12, seed=3)  # 12, 12, 12 and 9 rows
@@ -251,3 +254,46 @@ def test_a_loss_of_unknown_weight_and_a_net_with_sums_of_its_own():
         on_ranks(2, strange, DATA)
     data = Minibatches(arrays(48), 12)  # equal parts, whose mean is that of the whole
     check_equal(on_ranks(2, partial(strange, "mean"), data), train(strange, data))
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Ranks of the process, as `opscope launch --device gpu` has them."""
+    monkeypatch.setattr(agreement, "_of_process", [])
+    monkeypatch.setenv("OPSCOPE_DEVICE", "gpu")
+    monkeypatch.delenv("OPSCOPE_SHARED_GPUS", raising=False)
+
+    def between(ranks):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = agreement._between_gpus(ranks)
+        return found, [str(one.message) for one in told]
+
+    return between
+
+
+def test_nccl_is_taken_where_all_ranks_have_it(asked, monkeypatch):
+    with instead_of_nccl(2) as library:
+        found = DryWorld(2).run(asked)
+        assert [ranks.kind for ranks, _ in found] == ["nccl"] * 2 and not found[0][1]
+        monkeypatch.setenv("OPSCOPE_SHARED_GPUS", "1")  # NCCL wants a GPU for each
+        assert DryWorld(2).run(asked)[0][0].kind == "dry"
+        monkeypatch.delenv("OPSCOPE_SHARED_GPUS")
+        library.available = False
+        (first, told), (second, silent) = DryWorld(2).run(asked)
+        assert first.kind == second.kind == "dry"
+        assert (
+            len(told + silent) == 1 and "gradients go through the host, as CuPy has no" in told[0]
+        )
+    monkeypatch.setenv("OPSCOPE_DEVICE", "cpu")
+    assert DryWorld(2).run(asked)[0][0].kind == "dry"
+
+
+def test_ranks_with_other_gpus_are_refused(monkeypatch):
+    with instead_of_nccl(2):
+        from opscope.testing.device_double import xp
+
+        names = {"name": b"A100", "major": 8, "minor": 0}, {"name": b"H100", "major": 9, "minor": 0}
+        monkeypatch.setattr(xp.cuda.runtime, "getDeviceProperties", names.__getitem__)
+        with pytest.raises(RanksError, match=r"setting device of rank 1 is `H100 \(9.0\), CuPy 0"):
+            DryWorld(2).run(lambda c: train(classifier, DATA, c, place=GPUPlace(c.rank)))

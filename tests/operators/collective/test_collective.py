@@ -44,6 +44,52 @@ class TestAllGather(OpTest):
         return {"out": inputs["x"]}
 
 
+class TestShard(OpTest):
+    type = "shard"
+
+    def cases(self, rng):
+        yield Case({"x": [rng.normal(size=(3, 4)), rng.normal(size=())]}, {"ranks": 1})
+        yield Case({"x": [rng.normal(size=(0, 4))]}, {"ranks": 1})
+
+    def reference(self, inputs, attrs):
+        return {"out": [x.reshape(-1) for x in inputs["x"]]}
+
+    def test_refuses(self):
+        self.refuses("want one dtype", {"x": [np.ones(2), np.ones(2, np.int32)]}, {"ranks": 1})
+
+
+class TestAllGatherShards(OpTest):
+    type = "all_gather_shards"
+
+    def cases(self, rng):
+        one = {"ranks": 1, "shapes": (2, 3, 4)}
+        yield Case({"x": [rng.normal(size=12)]}, one)
+        several = {"ranks": 1, "shapes": (2, 3, 4, 0, 2, 0, 4)}
+        yield Case({"x": [rng.normal(size=12), rng.normal(size=1), np.ones(0)]}, several)
+
+    def reference(self, inputs, attrs):
+        shapes = [(3, 4), (), (0, 4)]
+        return {"out": [x.reshape(n) for x, n in zip(inputs["x"], shapes, strict=False)]}
+
+    def test_refuses(self):
+        x = {"x": [np.ones(6)]}
+        self.refuses("numbers of x and of shapes", x, {"ranks": 1, "shapes": (1, 3, 1, 3)})
+        self.refuses("x and its part of out", x, {"ranks": 2, "shapes": (1, 9)})
+        self.refuses("number of dimensions", x, {"ranks": 1, "shapes": (2, 6)})
+
+
+class TestAllFinite(OpTest):
+    type = "all_finite"
+
+    def cases(self, rng):
+        yield Case({"x": np.array(1.0)})
+        yield Case({"x": np.array(0.0)})
+        yield Case({"x": np.array(0.5)})
+
+    def reference(self, inputs, attrs):
+        return {"out": (inputs["x"] != 0) * 1.0}
+
+
 class TestAllGatherRows(OpTest):
     type = "all_gather_rows"
 

@@ -285,6 +285,44 @@ def test_ranks_that_hang_are_ended_after_the_timeout(how, told, tmp_path):
     assert told in done.stderr
 
 
+FAILS_ONCE = """\
+import os
+import pathlib
+import opscope
+from training_on_ranks import arrays, classifier
+
+def fail(at):
+    begun = pathlib.Path(f"epoch{at.epoch}of{at.rank}")
+    begun.write_text(begun.read_text() + "again" if begun.exists() else "once")
+    if at.rank == 1 and at.epoch == 2 and not os.environ.get("OPSCOPE_RESTARTED"):
+        os._exit(0) if "leave" in os.environ else os.abort()
+
+opscope.train(
+    classifier(), opscope.Minibatches(arrays(45), 12, seed=3), epochs=3, seed=5, progress=False,
+    scope=opscope.Scope(), callbacks=fail, checkpoint="run", zero=2,
+)
+"""
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_failed_ranks_start_again_from_the_last_checkpoint(leave, tmp_path, monkeypatch):
+    (tmp_path / "work.py").write_text(FAILS_ONCE)
+    if leave:
+        monkeypatch.setenv("leave", "1")
+    done = run(tmp_path, "-n", "2", "--restarts", "2", "work.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("opscope: restart 1 of 2") == 1 and "restart 2" not in done.stderr
+    assert "opscope: memory of a rank: 0.0 MiB at most (rank 0: parameters" in done.stderr
+    seen = {epoch: (tmp_path / f"epoch{epoch}of1").read_text() for epoch in (1, 2, 3)}
+    assert seen == {1: "once", 2: "onceagain", 3: "once"}
+
+
+def test_restarts_come_to_an_end(tmp_path):
+    (tmp_path / "work.py").write_text("raise SystemExit(3)")
+    done = run(tmp_path, "-n", "1", "--restarts", "2", "work.py")
+    assert done.returncode == 3 and done.stderr.count("opscope: restart") == 2
+
+
 def test_timeouts_are_positive_numbers(started, monkeypatch):
     assert started("-n", "2", "--timeout", "0", "work.py")[0] == 2
     monkeypatch.setenv("OPSCOPE_RANKS_WAIT", "soon")
