@@ -188,6 +188,7 @@ BOUNDED = {
         framework/parallel/nccl.py: NcclCommunicator.share
             NcclCommunicator.check NcclCommunicator.close NcclCommunicator.exchange
             NcclCommunicator.fail NcclCommunicator.start_all_reduce
+            NcclCommunicator.start_reduce_scatter
         nnet3/cache/structure.py: _facts
         nnet3/components/base/component.py: Component.is_updatable
         nnet3/components/base/lowering.py: Recipe.key _chain backward_ops

@@ -11,6 +11,7 @@ from contextlib import suppress
 from ..base.atomic import write_atomically
 from ..base.local_rank import first_number
 from ..base.settings import switch
+from ..base.untrusted.opener import read_file
 
 _COUNTS = (
     *("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMIX_SIZE"),
@@ -80,9 +81,8 @@ def note_memory(ranks: Sequence[Mapping[str, int]]) -> None:
 
 def noted_memory(folder: str) -> list[dict[str, int]]:
     """What `note_memory` has noted last, by rank; empty where no training has ended."""
-    with suppress(OSError), open(os.path.join(folder, _MEMORY), "rb") as file:
-        return json.load(file)
-    return []
+    path = os.path.join(folder, _MEMORY)
+    return json.loads(read_file(path)) if os.path.exists(path) else []
 
 
 def _noted(folder: str, what: str) -> set[str]:

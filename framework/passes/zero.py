@@ -3,8 +3,8 @@
 A parameter, its gradient and its states are cut alike, element by element (`shard`). The pass
 begins with the buckets and weights of `InsertAllReduce`:
 
-- stage 1: sums of gradients are scattered, so that each rank gets those of its part; it updates
-  this part, with states of the part alone, and the parts of all are gathered.
+- stage 1: sums of gradients are scattered, so that each rank gets its part of them; it updates
+  the same part of a parameter, with states of the part alone, and the parts of all are gathered.
 - stage 2: buckets are sent as soon as the backward pass has finished them, and their gradients die.
 - stage 3: parameters are parts as well. They are gathered before the first forward operator that
   reads them, once more before the first gradient operator that does, and die after the last one.
@@ -241,7 +241,7 @@ class _Sharder:
             return [*self._cut(whole), op.renamed(self._shards | whole).changed(attrs=attrs)]
         if not slots:
             raise GradientError(
-                f"{Operator(op, index).title()} wants whole parameters, of which each rank holds a"
+                f"{Operator(op, index).title()} wants whole parameters, and each rank holds a"
                 " part: train with zero=0, or with an optimizer that works element by element"
             )
         names = [name for slot in slots for name in op.inputs.get(slot, ())] + op.output_names()

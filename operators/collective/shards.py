@@ -1,4 +1,4 @@
-"""Arrays of which each rank holds a part: cut, summed and scattered, put together again.
+"""Arrays that ranks share out: cut, summed and scattered, put together again.
 
 A shard is 1/ranks of an array's elements in the order of memory, [ceil(elements / ranks)]; the last
 ones are filled up with zeros. So shards have one shape on all ranks, and nets over them are equal.
@@ -15,6 +15,7 @@ from ...framework.base.communicator import part_length
 from ...framework.base.dtypes import wide
 from ...framework.base.errors import RanksError
 from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.ranks import ranks_of
@@ -118,39 +119,38 @@ def all_gather_shards_kernel(k: KernelArgs) -> Call:
     shards, outs = k.list("x"), k.list("out")
     size, dtype = k.attrs["ranks"], shards[0].dtype
     total = sum(one.size for one in shards)
-    own, whole = shards[0], outs[0]
-    # One array without a rest is received where it belongs.
-    direct = len(shards) == 1 and whole is not None and whole.size == size * total
-    direct = direct and whole.flags.c_contiguous and own.flags.c_contiguous
-    if not direct:
-        own, whole = k.scratch((total,), dtype), k.scratch((size, total), dtype)
-    received = whole.reshape(size, total)
-    flats = [None if out is None else k.in_one_piece(out) for out in outs]
+    if not total:
+        return nothing
+    first, whole = shards[0], outs[0]
+    if len(shards) == 1 and whole is not None and whole.size == size * total:
+        if whole.flags.c_contiguous and first.flags.c_contiguous:
+            # One array without a rest is received where it belongs.
+            received = whole.reshape(size, total)
+            return lambda: ranks().all_gather(first, received)
+    own, rows = k.scratch((total,), dtype), k.scratch((size, total), dtype)
+    ends = np.cumsum([one.size for one in shards]).tolist()
+    parts = [slice(end - one.size, end) for one, end in zip(shards, ends, strict=True)]
+    wanted = [
+        (rows[:, part], k.in_one_piece(out), out)
+        for part, out in zip(parts, outs, strict=True)
+        if out is not None
+    ]
 
     def run() -> None:
-        others = ranks()
-        if not direct:
-            end = 0
-            for one in shards:
-                xp.copyto(own[end : end + one.size], one)
-                end += one.size
-        others.all_gather(own, received)
-        if direct:
-            return
-        end = 0
-        for one, flat, out in zip(shards, flats, outs, strict=True):
-            if out is not None:
-                _from_rows(xp, received[:, end : end + one.size], flat.reshape(-1))
-                if flat is not out:
-                    xp.copyto(out, flat)
-            end += one.size
+        for one, part in zip(shards, parts, strict=True):
+            xp.copyto(own[part], one)
+        ranks().all_gather(own, rows)
+        for received, flat, out in wanted:
+            _from_rows(xp, received, flat.reshape(-1))
+            if flat is not out:
+                xp.copyto(out, flat)
 
-    return run if total else lambda: None
+    return run
 
 
 reduce_scatter_start = operator(
     "reduce_scatter_start",
-    doc="""Begins the sums over all ranks of a bucket of arrays, of which each rank gets its part
+    doc="""Begins the sums over all ranks of a bucket of arrays. Each rank gets its part of a sum
 (see `shard`); `reduce_scatter_wait` ends it. x may change as soon as this operator has run. With
 `weight` it is the mean weighted by it, as of `all_reduce`.""",
     inputs=[Slot("x", _WHOLE, duplicable=True), WEIGHT, TOTAL],
@@ -203,8 +203,8 @@ reduce_scatter_wait = operator(
     doc="""Ends what `reduce_scatter_start` has begun: out are this rank's parts of the sums, or
 with mode=mean of the means, in the dtype of `like`.""",
     inputs=[
-        Slot("packed", "that of the start"),
-        Slot("part", "that of the start"),
+        Slot("packed", "output of the start"),
+        Slot("part", "output of the start"),
         Slot("ticket", "the ticket of the start, []"),
         Slot("like", "x of the start; values are not read", duplicable=True, shape_only=True),
     ],

@@ -1,4 +1,4 @@
-"""Parameters and states of which each rank holds a part while it trains (ZeRO)."""
+"""Parameters and states that ranks share out while they train (ZeRO)."""
 
 from __future__ import annotations
 

@@ -107,6 +107,56 @@ def test_start_and_wait(size):
         np.testing.assert_allclose(second, mean + 1, rtol=1e-14)
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "weighted"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("place", [None, DOUBLE], ids=str)
+def test_sums_that_are_scattered(place, size, mode):
+    """reduce_scatter_start and reduce_scatter_wait, of arrays that no number of ranks divides."""
+    shapes = [(3, 7), (), (0, 4), (24,)]
+    weights = np.array([0.0 if rank == 1 else rank + 1.0 for rank in range(size)])
+
+    def work(c):
+        net, scope = PlainNet(), Scope(place)
+        xs = [rank_values(c.rank + 10 * n, *shape) for n, shape in enumerate(shapes)]
+        if mode == "weighted" and c.rank == 1:
+            xs = [x * np.nan for x in xs]
+        given = {f"x{n}": x for n, x in enumerate(xs)} | {"w": weights[c.rank : c.rank + 1][0]}
+        for name, x in given.items():
+            net.add_var(make_var(name, np.shape(x), "float64", INPUT))
+            scope.var(name).set(x)
+        names = [f"x{n}" for n in range(len(xs))]
+        reads = {"x": names} | ({"weight": ["w"]} if mode == "weighted" else {})
+        under_way = {"packed": ["p"], "part": ["q"], "ticket": ["t"]}
+        net.add_op("reduce_scatter_start", reads, under_way, {"ranks": size})
+        for name in names:  # which may change at once
+            net.add_op("scale", {"x": [name]}, {"out": [f"{name}.twice"]}, {"scale": 2.0})
+        outs = [f"{name}.part" for name in names]
+        attrs = {"ranks": size, "mode": "mean" if mode == "mean" else "sum"}
+        net.add_op("reduce_scatter_wait", {**under_way, "like": names}, {"out": outs}, attrs)
+        net.run(scope, OpContext(communicator=c, live_out=outs))
+        return [to_host(scope.get(name).array).copy() for name in outs]
+
+    with instead_of_cupy():
+        found = DryWorld(size).run(work)
+    shares = {"sum": np.ones(size), "mean": np.ones(size) / size, "weighted": weights}[mode]
+    shares = shares / shares.sum() if mode == "weighted" else shares
+    for n, shape in enumerate(shapes):
+        wanted = sum(s * rank_values(r + 10 * n, *shape) for r, s in enumerate(shares))
+        whole = np.concatenate([parts[n] for parts in found])
+        length = -(-np.size(wanted) // size)
+        assert all(parts[n].shape == (length,) for parts in found)
+        np.testing.assert_allclose(whole[: np.size(wanted)], np.ravel(wanted), rtol=1e-12)
+        assert not whole[np.size(wanted) :].any()
+
+
+def test_shards_want_their_number_of_ranks():
+    def work(c):
+        run_op(c, "shard", {"x": np.ones(4)}, {"out": ["a"]}, {"ranks": 3})
+
+    with pytest.raises(RanksError, match=r"\(shard\).*ranks=3, but 2 run"):
+        DryWorld(2).run(work)
+
+
 def test_a_wait_without_a_start():
     def work(c):
         ticket = {"x": [np.ones(2)], "ticket": np.array(5)}
