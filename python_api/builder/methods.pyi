@@ -2503,7 +2503,7 @@ class BuilderMethods:
         ranks: int,
         name: str = "",
     ) -> tuple[Var, ...]:
-        """Begins the sums over all ranks of a bucket of arrays, of which each rank gets its part
+        """Begins the sums over all ranks of a bucket of arrays. Each rank gets its part of a sum
         (see `shard`); `reduce_scatter_wait` ends it. x may change as soon as this operator has
         run. With `weight` it is the mean weighted by it, as of `all_reduce`."""
     def reduce_scatter_wait(
