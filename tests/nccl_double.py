@@ -10,6 +10,7 @@ import numpy as np
 
 from opscope.framework.parallel.dry import DryCommunicator, DryWorld
 from opscope.testing.device_double import instead_of_cupy
+from opscope.testing.device_graphs import Stream
 
 TYPES = {
     name: number
@@ -23,19 +24,15 @@ class Event:
     done = True
 
 
-class Stream:
+class OwnStream(Stream):
     """A stream whose work is done when it is given."""
 
-    ptr = 7
-
-    def __init__(self, non_blocking=False):
-        self.waited = 0
+    def __init__(self, null=False, non_blocking=False):
+        super().__init__(null, non_blocking)
+        self.ptr = 7
 
     def record(self):
         return Event()
-
-    def wait_event(self, event):
-        self.waited += 1
 
 
 class Library:
@@ -100,17 +97,11 @@ def instead_of_nccl(gpus=2):
     """Within it CuPy's stand-in has so many GPUs, and NCCL between them: gives the library."""
     made = Library()
     with instead_of_cupy() as xp:
-        cuda, stream = xp.cuda, xp.cuda.get_current_stream
-        type(xp).cuda = SimpleNamespace(
-            Device=cuda.Device,
-            Stream=Stream,
-            get_current_stream=stream,
-            runtime=SimpleNamespace(**{**vars(cuda.runtime), "getDeviceCount": lambda: gpus}),
-            nccl=made,
-        )
-        stream.record, stream.wait_event = (lambda own: Event()), (lambda own, event: None)
+        cuda = xp.cuda
+        runtime = SimpleNamespace(**{**vars(cuda.runtime), "getDeviceCount": lambda: gpus})
+        more = {"Stream": OwnStream, "runtime": runtime, "nccl": made}
+        type(xp).cuda = SimpleNamespace(**{**vars(cuda), **more})
         try:
             yield made
         finally:
             type(xp).cuda = cuda
-            del stream.record, stream.wait_event
