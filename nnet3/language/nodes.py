@@ -290,7 +290,8 @@ def orphan_names(nodes: Sequence[NetworkNode]) -> list[str]:
     return [node.name for node in nodes if node.name not in needed]
 
 
-def _needed(nodes: Sequence[NetworkNode]) -> set[str]:
+def nodes_read(nodes: Sequence[NetworkNode]) -> dict[str, list[str]]:
+    """The names of the nodes that each node reads, by its name."""
     reads: dict[str, list[str]] = {}
     for node in nodes:
         if node.kind == COMPONENT:
@@ -299,6 +300,11 @@ def _needed(nodes: Sequence[NetworkNode]) -> set[str]:
             reads[node.name] = node.descriptor.node_names() if node.descriptor else []
         else:
             reads[node.name] = [node.source] if node.source else []
+    return reads
+
+
+def _needed(nodes: Sequence[NetworkNode]) -> set[str]:
+    reads = nodes_read(nodes)
     fed = {input_name(node.name) for node in nodes if node.kind == COMPONENT}
     needed: set[str] = set()
     queue = [node.name for node in nodes if node.kind == DESCRIPTOR and node.name not in fed]

@@ -49,7 +49,7 @@ def remade(model: GraphModel, spelled: Spelled, grammar: Fst, backoff: int) -> t
     fst = model.graph.fst
     ids = model.transitions
     transitions = TransitionModel.read_from(Reader(str(model.network_path)))
-    tree, seen = _tree(model, fst, transitions)
+    tree, seen = model_tree(model, transitions)
     words = sorted({*spelled_words(model), *spelled.rows})
     costs = {}
     for row, entry in zip(spelled.rows, spelled.entries, strict=True):
@@ -78,19 +78,27 @@ def remade(model: GraphModel, spelled: Spelled, grammar: Fst, backoff: int) -> t
     return graph, spelled.adapted(sorted(inside - seen) if seen else [], 0.0)
 
 
-def _tree(
-    model: GraphModel, fst: Fst, transitions: TransitionModel
+def model_tree(
+    model: GraphModel, transitions: TransitionModel
 ) -> tuple[ContextDependency, frozenset[Pair]]:
     """The decision tree, of a file or read back from the graph; the pairs of phones that it was
-    read from."""
+    read from.
+
+    Raises:
+        FormatError: there is no file, and the contexts in the graph are wider than one phone.
+    """
     path = model.network_path.parent / "tree"
     if path.is_file():
         return ContextDependency.read(Reader(str(path))), frozenset()
+    graph = model.graph
+    fst, name = (
+        (graph.fst, "HCLG.fst") if isinstance(graph, StaticGraph) else (graph.first, "HCLr.fst")
+    )
     try:
         contexts = graph_contexts(fst, model.transitions, transitions)
     except FormatError as error:
         raise FormatError(
-            f"{model.graph_folder / 'HCLG.fst'}: {error}; {path}, which would tell them, is missing"
+            f"{model.graph_folder / name}: {error}; {path}, which would tell them, is missing"
         ) from error
     return contexts.tree, contexts.seen
 

@@ -16,12 +16,12 @@ from ...framework.base.errors import OpscopeError
 from ..fst.graph import Graph
 from ..recognize.model import Model
 from ..recognize.recognizer import Recognizer
+from ..search.alignment import ALIGNED_ACTIVE
 from ..search.decoder import BestPath, Decoder
 from ..search.options import MOST_ACTIVE
 
 _log = logging.getLogger(__name__)
 _LEAST = np.float32(-30)  # logarithm of a score that counts
-_MIN_ACTIVE = 20  # of Kaldi's FasterDecoder, which aligns there
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def aligned_path(
 def _searched(
     samples: np.ndarray, rate: float, model: Model, graph: Graph, beam: float
 ) -> AlignedPath:
-    known: dict[str, Any] = {"beam": beam, "min_active": _MIN_ACTIVE, "max_active": MOST_ACTIVE}
+    known: dict[str, Any] = {"beam": beam, "min_active": ALIGNED_ACTIVE, "max_active": MOST_ACTIVE}
     options = replace(model.config.search, **known)
     decoder = _Listening(graph, model.pdfs, options, outputs=model.network.output_dim)
     decoder.scores = scores = PhoneScores(model.phones, model.pdfs)

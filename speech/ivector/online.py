@@ -6,7 +6,7 @@ Source: Kaldi's `online2/online-ivector-feature.cc`.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -295,3 +295,21 @@ class OnlineIvector:
         if stats.count > most * scale:
             stats.scale(most * scale / stats.count)
         return AdaptationState(cmvn, stats)
+
+
+def online_ivectors(model: IvectorModel, features: np.ndarray) -> np.ndarray:
+    """The iVectors of an utterance, one for each period of frames, as a recognizer has them that
+    hears it frame by frame: float32, [count, dim].
+
+    Args:
+        features: before CMVN, [frames, dim].
+
+    Raises:
+        ShapeError: they are of another dimension than the model's.
+    """
+    settings = replace(model.options, use_most_recent_ivector=False, greedy_ivector_extractor=False)
+    ivectors = OnlineIvector(replace(model, options=settings))
+    ivectors.accept(features)
+    ivectors.finish()
+    frames = range(0, len(features), settings.ivector_period)
+    return np.stack([ivectors.ivector(frame) for frame in frames]).astype(np.float32)

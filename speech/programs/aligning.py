@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError, RunError
+from ...framework.base.errors import FormatError, OpscopeError
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.arcs import ARC
@@ -25,11 +25,11 @@ from ...nnet3.programs.base.program import Option, program
 from ...nnet3.programs.base.saving import fail_unless
 from ...nnet3.programs.compute import IVECTORS, Utterances, chunk_options, chunked, tell_chunk
 from ..fst.graph import StaticGraph
-from ..search.decoder import BestPath, Decoder
-from ..search.options import DECODING_SCALE, SearchOptions
+from ..search.alignment import best_alignment
+from ..search.decoder import BestPath
+from ..search.options import DECODING_SCALE
 from .acoustic_model import AcousticModel, with_graphs
 
-_MIN_ACTIVE = 20  # of Kaldi's FasterDecoder
 _LEAST = 1e-10  # probability of leaving a state, where loops leave nothing
 
 
@@ -212,11 +212,21 @@ class _Aligning:
         options = self._options
         warn = self._program.warn
         graph = StaticGraph.of(fst)
-        best = self._searched(key, graph, loglikes, options.beam)
-        if not best.final and options.retry_beam:
+
+        def retry(beam: float) -> None:
             self._retried += 1
-            warn(f"Retrying utterance {key} with beam {options.retry_beam:g}")
-            best = self._searched(key, graph, loglikes, options.retry_beam)
+            warn(f"Retrying utterance {key} with beam {beam:g}")
+
+        beams = [options.beam, *([options.retry_beam] if options.retry_beam else [])]
+        with errors_tell(key):
+            best = best_alignment(
+                graph,
+                self._model.pdfs,
+                loglikes,
+                beams,
+                retry,
+                lambda error: warn(f"{key}: {error}"),
+            )
         if not best.final:
             warn(f"Did not successfully decode file {key}, len = {len(loglikes)}")
             self._failed += 1
@@ -226,22 +236,6 @@ class _Aligning:
         self._likelihood -= (best.graph_cost + best.acoustic_cost) / (self._scale or 1)
         self._frames += len(loglikes)
         self._done += 1
-
-    def _searched(
-        self, key: str, graph: StaticGraph, loglikes: np.ndarray, beam: float
-    ) -> BestPath:
-        """The best path; where there is none at all, one that does not end."""
-        search = SearchOptions(beam=beam, min_active=_MIN_ACTIVE)
-        outputs = self._model.ids.num_pdfs
-        decoder = Decoder(graph, self._model.pdfs, search, outputs=outputs)
-        try:
-            with errors_tell(key):
-                decoder.accept(loglikes)
-                return decoder.best_path()
-        except RunError as error:
-            self._program.warn(str(error))
-            nothing = np.empty(0, np.int32)
-            return BestPath(nothing, nothing, nothing, 0.0, 0.0, final=False)
 
     def tell(self, failed: int) -> None:
         """Log the counts; no output at all is a failure.

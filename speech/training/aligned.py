@@ -6,8 +6,7 @@ Source: Kaldi's `steps/nnet3/align.sh`, `steps/nnet3/chain/build_tree.sh`, `get_
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from ...kaldi.files.context_dependency import ContextDependency, new_transition_
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.phone_segments import PhoneSplitter
 from ...kaldi.files.sparse import to_dense
-from ...kaldi.files.transition_model import read_topology
+from ...kaldi.files.transition_model import TransitionModel, read_topology
 from ...kaldi.fst.acceptors import Matcher
 from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.chain.chunks import SupervisionSplitter, normalized
@@ -24,19 +23,18 @@ from ...nnet3.chain.phone_graphs import Tolerances, alignment_graph
 from ...nnet3.chain.supervision import Supervision
 from ...nnet3.chain.supervision_maker import SupervisionMaker
 from ...nnet3.egs.chain_generate import chain_examples
+from ...nnet3.egs.generate import IvectorSource
 from ...nnet3.egs.splitting import Chunk, ExampleGenerationOptions, UtteranceSplitter
 from ...nnet3.inference.chunks import ChunkComputer
 from ...nnet3.inference.pieces import ChunkOptions, Utterance
-from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.programs.base.options import shown as progress
 from ...nnet3.training.progress import Log
 from ..features.transforms import deltas
-from ..fst.graph import StaticGraph
+from ..fst.graph import Graph
 from ..fst.graph_folder import read_labels
 from ..ivector.kaldi_random import c_rand
-from ..search.decoder import Decoder
-from ..search.options import SearchOptions
+from ..search.alignment import best_alignment
 from ..trees.building import GrowingOptions, Told, build_tree
 from ..trees.questions import (
     clustered_questions,
@@ -47,15 +45,13 @@ from ..trees.questions import (
 from ..trees.statistics import TreeAccumulator, TreeStats
 from ..trees.stubs import Roots, pdf_classes
 from . import chain
-from .checking import Recorded
 from .options import SUBSAMPLING
-from .preparing import read_features
+from .preparing import Inputs, read_inputs
 
 SHIFTS = (-1, 0, 1)
 """Frames by which epochs shift their input: over three epochs a network sees all of the frames."""
 _ALIGNMENTS = "ali.ark"
 _BEAMS = (20.0, 200.0)
-_MIN_ACTIVE = 20
 _WIDTH, _CENTRAL = 2, 1  # the window of the tree: a phone and the one before it
 _CEPSTRA = 13  # that the tree is grown of, with their deltas; higher ones tell phones apart little
 _VARIANCE_FLOOR = 0.01
@@ -63,67 +59,66 @@ _TOLERANCES = Tolerances(left=2, right=2)
 """Frames of the network's output by which a phone may stand beside its alignment."""
 
 
+def computer_of(network: str) -> ChunkComputer:
+    """Computes the log-likelihoods of a file of a network."""
+    return ChunkComputer(network, ChunkOptions(frame_subsampling_factor=SUBSAMPLING), priors=True)
+
+
 def write_alignments(
-    utterances: Sequence[Recorded],
-    graphs: str,
+    graph_of: Callable[[str], Graph],
+    computer: ChunkComputer,
+    pdfs: np.ndarray,
     features: str,
-    acoustic: str,
-    copies: int,
     folder: str,
     log: Log,
 ) -> None:
     """Write `ali.ark`: the transition-ids of each copy of an utterance, for each output frame.
 
+    The graphs of a flat start have no probabilities of transitions: in a chain topology all are the
+    same, so that paths through as many frames differ by nothing.
+
     Args:
-        graphs, features: folders of `write_graphs` and `write_features`. acoustic: of the model.
+        graph_of: the graph of the text of a copy, by the key of this. computer: of the network.
+        pdfs: output of each transition-id. features: folder of `write_features`.
 
     Raises:
         ShapeError: no utterance can be aligned. SaveError: a file cannot be written.
     """
-    model = AmNnetSimple.read(os.path.join(acoustic, "final.mdl"))
-    computer = ChunkComputer(model, ChunkOptions(frame_subsampling_factor=SUBSAMPLING))
-    pdfs = chain.read_transitions(graphs).transitions().pdf
-    text_of = chain.text_of_copies(utterances, copies)
-    graph_of = chain.graph_of_texts(graphs)
-    inputs = (Utterance(key, to_dense(matrix)) for key, matrix in read_features(features))
+    inputs = (
+        Utterance(each.key, to_dense(each.features), None, each.ivectors, each.period)
+        for each in read_inputs(features)
+    )
     failed = 0
     with TableWriter(f"ark:{os.path.join(folder, _ALIGNMENTS)}", "int_vector") as writer:
         for key, loglikes in progress(computer.compute_all(inputs), "align", "utterances"):
-            ids = _aligned(StaticGraph.of(graph_of[text_of[key]]), pdfs, loglikes)
-            if ids is None:
+            best = best_alignment(graph_of(key), pdfs, loglikes, _BEAMS)
+            if best.final:
+                writer.write(key, best.transition_ids)
+            else:
                 log(f"{key}: no path of its text fits into {len(loglikes)} frames")
                 failed += 1
-            else:
-                writer.write(key, ids)
         done = writer.count
     if not done:
         raise ShapeError("no utterance can be aligned with its text")
     log(f"{done} utterances are aligned with their texts, {failed} cannot be")
 
 
-def _aligned(graph: StaticGraph, pdfs: np.ndarray, loglikes: np.ndarray) -> np.ndarray | None:
-    """The best path through the graph of a text, int32, [frames]; None if none reaches its end.
-
-    The graph has no probabilities of transitions: in a chain topology all are the same, so that
-    paths through as many frames differ by nothing.
-    """
-    for beam in _BEAMS:
-        search = SearchOptions(beam=beam, min_active=_MIN_ACTIVE)
-        decoder = Decoder(graph, pdfs, search, outputs=loglikes.shape[1])
-        decoder.accept(loglikes)
-        best = decoder.best_path()
-        if best.final:
-            return best.transition_ids
-    return None
+def phones_of(alignments: str, model: TransitionModel) -> Iterator[np.ndarray]:
+    """The phones of each alignment, in the order of the table."""
+    splitter = PhoneSplitter(model)
+    for _, ids in read_table(f"ark:{os.path.join(alignments, _ALIGNMENTS)}", "int_vector"):
+        yield splitter.split(ids).phones
 
 
-def _with_alignments(features: str, alignments: str) -> Iterator[tuple[str, Any, np.ndarray]]:
-    """Key, features and alignment of each copy that has one; both tables have one order."""
+def _with_alignments(
+    features: str, alignments: str, vectors: str = ""
+) -> Iterator[tuple[Inputs, np.ndarray]]:
+    """Inputs and alignment of each copy that has one; both tables have one order."""
     aligned = read_table(f"ark:{os.path.join(alignments, _ALIGNMENTS)}", "int_vector")
     wanted = next(aligned, None)
-    for key, matrix in read_features(features):
-        if wanted is not None and key == wanted[0]:
-            yield key, matrix, wanted[1]
+    for inputs in read_inputs(features, vectors):
+        if wanted is not None and inputs.key == wanted[0]:
+            yield inputs, wanted[1]
             wanted = next(aligned, None)
 
 
@@ -148,8 +143,8 @@ def write_tree(
     splitter = PhoneSplitter(model)
     sequences = []
     pairs = _with_alignments(features, alignments)
-    for _, matrix, ids in progress(pairs, "tree", "utterances"):
-        rows = deltas(to_dense(matrix)[:, :_CEPSTRA])
+    for inputs, ids in progress(pairs, "tree", "utterances"):
+        rows = deltas(to_dense(inputs.features)[:, :_CEPSTRA])
         accumulator.accumulate(ids, rows[::SUBSAMPLING])
         sequences.append(splitter.split(ids).phones)
     tree = _grown(TreeStats.of(accumulator.rows, _VARIANCE_FLOOR), lang, leaves, log)
@@ -194,12 +189,14 @@ def write_chunks(
     seed: int,
     folder: str,
     log: Log,
+    vectors: str = "",
 ) -> None:
     """Write `train.ark` and `train.scp`: an example for each chunk of an utterance.
 
     Args:
         alignments, features, graphs: as for `write_tree`. tree: its folder. network: that of
             `0.raw`. lengths: of chunks in frames, the principal one first.
+        vectors: the folder of iVectors, where it is not that of the features.
 
     Raises:
         ShapeError: no utterance is as long as a chunk. SaveError: a file cannot be written.
@@ -212,15 +209,25 @@ def write_chunks(
         frame_subsampling_factor=SUBSAMPLING,
     )
     splitter = UtteranceSplitter(cutting, seed)
+    rng = np.random.default_rng(seed)
     phones = PhoneSplitter(chain.read_transitions(graphs))
     maker = SupervisionMaker(chain.read_tree(tree), chain.read_transitions(tree))
     weights = chain.read_normalization(tree)
     short = lost = 0
     with chain.example_writer(folder) as writer:
-        entries = progress(_with_alignments(features, alignments), "examples", "utterances")
-        for key, matrix, ids in entries:
+        entries = progress(
+            _with_alignments(features, alignments, vectors), "examples", "utterances"
+        )
+        for inputs, ids in entries:
             part = _Parts(phones, maker, weights, ids)
-            made = list(chain_examples(key, matrix, matrix.shape[0], splitter, part))
+            key, matrix = inputs.key, inputs.features
+            ivectors = None
+            if inputs.ivectors is not None:
+                ivectors = IvectorSource(inputs.ivectors, inputs.period, rng)
+            examples = chain_examples(
+                key, matrix, matrix.shape[0], splitter, part, ivectors=ivectors
+            )
+            made = list(examples)
             short += not made
             for name, example in made:
                 if example.outputs[0].supervision is None:

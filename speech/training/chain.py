@@ -50,7 +50,7 @@ _JUDGED = 200  # examples over which models are compared
 def write_outputs(
     tree: ContextDependency,
     model: TransitionModel,
-    sequences: Iterable[Sequence[int]],
+    sequences: Iterable[Iterable[int]],
     folder: str,
     log: Log,
 ) -> None:

@@ -104,8 +104,17 @@ class Checked:
         return rows + self.notes
 
 
-def check(corpus: Corpus, dictionary: Dictionary, options: RecognizerOptions) -> Checked:
+def check(
+    corpus: Corpus,
+    dictionary: Dictionary | None,
+    options: RecognizerOptions,
+    upsamples: bool = False,
+) -> Checked:
     """Read all recordings once, and sort out what cannot be used.
+
+    Args:
+        dictionary: of the words; None: they are looked up later.
+        upsamples: recordings may have lower rates than the features.
 
     Raises:
         FormatError: a recording cannot be used and `skip_bad` is not set, or nothing is left.
@@ -113,12 +122,10 @@ def check(corpus: Corpus, dictionary: Dictionary, options: RecognizerOptions) ->
     found = _read(corpus)
     rates = Counter(min(int(each.rate), _HIGHEST_RATE) for each in found.utterances)
     found.rate = options.rate or max(rates, key=lambda rate: (rates[rate], rate), default=0)
-    shortest: dict[str, int] = {}
-    for entry in dictionary.entries:
-        shortest[entry.word] = min(shortest.get(entry.word, 1 << 30), len(entry.phones))
+    shortest = None if dictionary is None else _shortest(dictionary)
     kept = []
     for each in found.utterances:
-        why = _problem(each, found.rate, shortest, options)
+        why = _problem(each, 0 if upsamples else found.rate, shortest, options)
         if why:
             found.problems[each.key] = why
         else:
@@ -127,7 +134,8 @@ def check(corpus: Corpus, dictionary: Dictionary, options: RecognizerOptions) ->
     if found.problems and (not options.skip_bad or not kept):
         raise FormatError(_message(found.problems))
     hold_out(found, options)
-    _note_phones(found, dictionary)
+    if dictionary is not None:
+        _note_phones(found, dictionary)
     if found.problems:
         found.notes.append(f"left out: {len(found.problems)} that cannot be used")
     return found
@@ -178,12 +186,22 @@ def _read(corpus: Corpus) -> Checked:
     return found
 
 
+def _shortest(dictionary: Dictionary) -> dict[str, int]:
+    """Phones of the shortest pronunciation of each word."""
+    found: dict[str, int] = {}
+    for entry in dictionary.entries:
+        found[entry.word] = min(found.get(entry.word, 1 << 30), len(entry.phones))
+    return found
+
+
 def _problem(
-    each: Recorded, rate: int, shortest: dict[str, int], options: RecognizerOptions
+    each: Recorded, rate: int, shortest: dict[str, int] | None, options: RecognizerOptions
 ) -> str:
     """Why an utterance cannot be used; "" if it can."""
     if each.rate < rate:
         return f"{each.path}: {each.rate:g} Hz, but features are computed at {rate} Hz (--rate)"
+    if shortest is None:
+        return ""
     unknown = sorted(set(each.words) - shortest.keys())
     if unknown:
         return f"words without a pronunciation: {first_names(list(map(shown, unknown)))}"

@@ -34,8 +34,9 @@ def train_recognizer(
 
     DATA is a folder of recordings with NAME.txt beside NAME.wav, in folders by speaker where these
     are known; a CSV or TSV file with the columns path, text and speaker; or a data folder of
-    Kaldi's. MODEL is a folder that transcribe takes, and Vosk. What is done already is not done
-    again: the same command goes on after an interruption.
+    Kaldi's. With --from, a model that is there learns from them. MODEL is a folder that transcribe
+    takes, and Vosk. What is done already is not done again: the same command goes on after an
+    interruption.
     """
     training = Training(data, out, work, RecognizerOptions(**options), click.echo)
     if lists:

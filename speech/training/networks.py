@@ -40,6 +40,8 @@ _TDNNF = (
     Size(100, 768, 8, 3500, 7),
     Size(np.inf, 1536, 6, 7000, 9),
 )
+TUNING_EPOCHS = 3
+"""Passes over the examples of fine-tuning: each shifts the input to other frames."""
 _NEAR = (1, 1, 1, 0)
 """Frames between the two that the first factorized layers join."""
 _TRAINED = "l2-regularize=0.01"
@@ -69,12 +71,16 @@ def tdnn(width: int, outputs: int) -> str:
     return layers + f"output-layer name=output dim={outputs} include-log-softmax=false\n"
 
 
-def tdnnf(width: int, distant: int, outputs: int) -> str:
+def tdnnf(width: int, distant: int, outputs: int, ivectors: bool) -> str:
     """The lines of an xconfig: a factorized TDNN with a branch for cross-entropy.
 
     It looks 4 frames to each side, and 3 more for each `distant` layer.
+
+    Args:
+        ivectors: the first layer reads an iVector as well.
     """
-    lines = [f"relu-batchnorm-layer name=tdnn1 dim={width} input=Append(-1,0,1) {_TRAINED}"]
+    frames = "-1,0,1,ReplaceIndex(ivector, t, 0)" if ivectors else "-1,0,1"
+    lines = [f"relu-batchnorm-layer name=tdnn1 dim={width} input=Append({frames}) {_TRAINED}"]
     for number, stride in enumerate((*_NEAR, *[3] * distant), 2):
         lines.append(
             f"tdnnf-layer name=tdnnf{number} dim={width} bottleneck-dim={width // 8}"
@@ -95,13 +101,14 @@ def tdnnf(width: int, distant: int, outputs: int) -> str:
 
 
 def write_network(
-    layers: str, name: str, outputs: int, features: str, seed: int, folder: str
+    layers: str, name: str, outputs: int, features: str, seed: int, folder: str, ivectors: int = 0
 ) -> None:
     """Write `0.raw`, a network at its start; its input is brought to mean 0 and deviation 1.
 
     Args:
         layers: the lines of an xconfig after the input. name: of their file, for messages.
         outputs: that are wanted. features: the folder of `write_features`.
+        ivectors: elements of the iVectors, the network's input `ivector`; 0: there is none.
 
     Raises:
         FormatError: the xconfig is damaged, or its output has another width.
@@ -114,7 +121,8 @@ def write_network(
         writer = Writer(True)
         writer.write_matrix(scale.astype(np.float32))
         writer.save(matrix)
-        text = (
+        text = f"input dim={ivectors} name=ivector\n" if ivectors else ""
+        text += (
             f"input dim={len(mean)} name=input\n"
             f"fixed-affine-layer name=scaled affine-transform-file={matrix}\n"
         )

@@ -11,12 +11,18 @@ from ...nnet3.egs.splitting import ExampleGenerationOptions
 from ..language_model.smoothing import METHODS
 
 _CONTEXTS = ("none", "left")
+SPLIT = ("test_speakers", "hold_out", "skip_bad", "rate", "speed_step", "seed")
+"""Settings of the check of the data."""
+COURSE = ("minibatch", "initial_lr", "final_lr", "average_last", "seed", "copies")
+"""Settings of every training of a network."""
 FLAT_START, TDNNF = "flat-start", "tdnnf"
 SUBSAMPLING = 3
 """Frames of features for one of a network's output."""
+_FIRST_RATES = (0.002, 0.001)
+"""Learning rates at the start of a training from nothing, and of fine-tuning."""
 _NOT_NEGATIVE = (
-    *("rate", "width", "epochs", "leaves", "tdnnf_width", "tdnnf_epochs"),
-    *("min_pairs", "checkpoint_minutes", "seed"),
+    *("rate", "width", "epochs", "ivectors", "leaves", "tdnnf_width", "tdnnf_epochs"),
+    *("min_pairs", "checkpoint_minutes", "seed", "initial_lr", "final_lr", "body_rate"),
 )
 
 
@@ -49,6 +55,14 @@ class RecognizerOptions:
     rate: int = option(
         0, "Sampling rate of the features; by default the most common one, at most 16000."
     )
+    base: str = option(
+        "",
+        "The folder of a model of Kaldi or Vosk that is fine-tuned; its words and grammar stay.",
+        name="from",
+    )
+    body_rate: float = option(
+        0.25, "Factor of the learning rates of all but the last layers of a model in fine-tuning."
+    )
     model: str = option(
         "",
         "flat-start; or tdnnf: a factorized TDNN, with a tree by clustering, trained on the flat"
@@ -65,6 +79,9 @@ class RecognizerOptions:
     network: str = option("", "An xconfig whose output node is called output; input is given.")
     width: int = option(0, "Columns of the layers of the network; by default by the hours.")
     epochs: int = option(0, "Passes over the examples; by default by the hours.")
+    ivectors: int = option(
+        0, "Elements of the iVectors that tdnnf takes, of an extractor that is trained; 0: none."
+    )
     leaves: int = option(0, "Most outputs of the tree by clustering; by default by the hours.")
     chunks: str = option(
         "150,110,90,60,40",
@@ -76,15 +93,17 @@ class RecognizerOptions:
     tdnnf_width: int = option(0, "Columns of the layers of tdnnf; by default by the hours.")
     tdnnf_epochs: int = option(0, "Passes over the examples of tdnnf; by default by the hours.")
     minibatch: str = option("16,8,4,2,1", "Examples in a minibatch, for Kaldi's sizes.")
-    initial_lr: float = option(0.002, "Learning rate at the start.")
-    final_lr: float = option(0.0002, "Learning rate at the end.")
+    initial_lr: float = option(
+        0.0, "Learning rate at the start; by default 0.002, in fine-tuning 0.001."
+    )
+    final_lr: float = option(0.0, "Learning rate at the end; by default a tenth of the first one.")
     average_last: int = option(4, "Epochs whose models may be averaged at the end.")
     checkpoint_minutes: float = option(5.0, "Time between checkpoints, in minutes.")
     jobs: int = option(1, "Processes that compute features and recognize what is held out.")
     seed: int = option(0, "Of all that is random.")
 
     def __post_init__(self) -> None:
-        for name in ("order", "copies", "initial_lr", "final_lr", "average_last", "jobs"):
+        for name in ("order", "copies", "average_last", "jobs"):
             if not getattr(self, name) > 0:
                 raise ArgumentError(f"{name}={getattr(self, name)} must be positive")
         for name in _NOT_NEGATIVE:
@@ -104,6 +123,13 @@ class RecognizerOptions:
                 raise ArgumentError(f"{name}={getattr(self, name)!r} is none of {names}")
         if self.text and self.lm:
             raise ArgumentError("text and lm: one of them is wanted")
+        if self.base and self.model:
+            raise ArgumentError(f"model={self.model!r}: a model that is tuned keeps its network")
+        if self.ivectors and (self.base or self.model == FLAT_START):
+            raise ArgumentError(
+                f"ivectors={self.ivectors}: the network of tdnnf takes them; a model that is tuned"
+                " keeps its own"
+            )
         MinibatchRule(self.minibatch)
         lengths = ExampleGenerationOptions(ExampleGenerationOptions.parse_frames(self.chunks))
         # Of an example with one output frame, no epoch can shift the input: see `shifted`.
@@ -114,4 +140,5 @@ class RecognizerOptions:
 
     def learning_rate(self, share: float) -> float:
         """The learning rate after a share of the training."""
-        return self.initial_lr * (self.final_lr / self.initial_lr) ** share
+        first = self.initial_lr or _FIRST_RATES[bool(self.base)]
+        return first * ((self.final_lr or first / 10) / first) ** share

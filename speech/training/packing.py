@@ -25,18 +25,20 @@ _CONFIG = """--min-active=200
 """
 
 
-def pack(acoustic: str, graph: str, mfcc: str, folder: str) -> None:
-    """Write `am`, `graph` and `conf` into a folder.
+def pack(acoustic: str, graph: str, mfcc: str, folder: str, extractor: str = "") -> None:
+    """Write `am`, `graph` and `conf` into a folder, and `ivector` where there is an extractor.
 
     Args:
         acoustic, graph: folders of an acoustic model and of its graph. mfcc: the config of its
-            features.
+            features. extractor: the folder of it; "": there is none.
 
     Raises:
         SaveError: a file cannot be written.
     """
     copy_tree(acoustic, os.path.join(folder, "am"))
     copy_tree(graph, os.path.join(folder, "graph"))
+    if extractor:
+        copy_tree(extractor, os.path.join(folder, "ivector"))
     conf = os.path.join(folder, "conf")
     make_folder_of(os.path.join(conf, "model.conf"))
     silence = read_file(os.path.join(graph, "phones", "silence.csl")).decode().strip()

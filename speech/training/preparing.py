@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...framework.base.atomic import write_atomically
+from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.opener import read_text
 from ...framework.base.workers import shared_out
 from ...kaldi.files.compressed import CompressedMatrix
 from ...kaldi.files.kaldi_io import Writer
@@ -37,6 +40,7 @@ MFCC = """--use-energy=false
 """
 """Kaldi's high-resolution cepstra."""
 MOMENTS = "moments.mat"
+_IVECTORS, _PERIOD = "ivectors.ark", "ivector_period"
 _WINDOW = 0.025
 _FINENESS = 1000  # speeds are fractions with this denominator
 _VOLUMES = (0.25, 2.0)
@@ -121,29 +125,85 @@ def at_length(audio: Audio, frames: int) -> np.ndarray:
     return resample(samples, _FINENESS, speed)
 
 
-def write_features(
+class Computed(NamedTuple):
+    """What the network reads of a recording.
+
+    Attributes:
+        features: float32 or compressed, [frames, dim].
+        ivectors: [count, dim]; None: the network takes none.
+        period: frames for one iVector; 0: there are none.
+    """
+
+    features: Any
+    ivectors: np.ndarray | None = None
+    period: int = 0
+
+
+class FrontEnd(Protocol):
+    """Computes what the network reads of samples, [count], of so many frames."""
+
+    def __call__(
+        self, samples: np.ndarray, rate: float, seed: list[int], frames: int
+    ) -> Computed: ...
+
+
+class Cepstra:
+    """The features of a network that is trained from nothing.
+
+    Args:
+        config: file of their options.
+    """
+
+    def __init__(self, config: str) -> None:
+        self._features = Mfcc(config=config, allow_downsample=True)
+
+    def __call__(self, samples: np.ndarray, rate: float, seed: list[int], frames: int) -> Computed:
+        return Computed(exactly(self._features.compute(samples, rate, seed=seed), frames))
+
+
+def write_cepstra(
     utterances: list[Recorded], rate: int, options: RecognizerOptions, folder: str
 ) -> None:
+    """Write `mfcc.conf` and what `write_features` does."""
+    config = os.path.join(folder, "mfcc.conf")
+    write_atomically(config, mfcc_config(rate).encode())
+    write_features(utterances, partial(Cepstra, config), options, folder)
+
+
+def write_features(
+    utterances: list[Recorded],
+    front_end: Callable[[], FrontEnd],
+    options: RecognizerOptions,
+    folder: str,
+) -> None:
     """Write `feats.ark` with copies of utterances, KEY-1, KEY-2 ..., of allowed lengths;
-    `mfcc.conf`; and `moments.mat`: means and deviations of the columns, float64, [2, dim].
+    `ivectors.ark` and `period` where there are iVectors; and `moments.mat`: means and deviations of
+    the columns, float64, [2, dim].
+
+    Args:
+        front_end: makes what computes them; each process calls it.
 
     Raises:
         FormatError: a recording cannot be read any more. SaveError: a file cannot be written.
     """
-    config = os.path.join(folder, "mfcc.conf")
-    write_atomically(config, mfcc_config(rate).encode())
     lengths = allowed_lengths([frames_of(each.seconds) for each in utterances], options.speed_step)
     found = shared_out(
-        partial(_Copies, config, lengths, options), list(enumerate(utterances)), options.jobs
+        partial(_Copies, front_end, lengths, options), list(enumerate(utterances)), options.jobs
     )
     count = 0
     sums = np.zeros((2, 1))
-    with TableWriter(_table(folder), "compressed_matrix") as writer:
+    with contextlib.ExitStack() as stack:
+        writer = stack.enter_context(TableWriter(_table(folder), "compressed_matrix"))
+        ivectors = None
         for _, copies in zip(progress(utterances, "features", "utterances"), found, strict=True):
-            for key, matrix, moments in copies:
-                count += matrix.shape[0]
+            for key, computed, moments in copies:
+                count += computed.features.shape[0]
                 sums = sums + moments
-                writer.write(key, matrix)
+                writer.write(key, computed.features)
+                if computed.ivectors is not None:
+                    if ivectors is None:
+                        ivectors = stack.enter_context(ivector_writer(folder, computed.period))
+                    ivectors.write(key, computed.ivectors)
     mean, square = sums / count
     deviation = np.sqrt(np.maximum(square - mean**2, 1e-6))
     file = Writer(True)
@@ -151,9 +211,45 @@ def write_features(
     file.save(os.path.join(folder, MOMENTS))
 
 
+def ivector_writer(folder: str, period: int) -> TableWriter:
+    """Writes the iVectors of copies, each of which counts for so many frames."""
+    write_atomically(os.path.join(folder, _PERIOD), f"{period}\n".encode())
+    return TableWriter(f"ark:{os.path.join(folder, _IVECTORS)}", "matrix")
+
+
 def read_features(folder: str) -> Iterator[tuple[str, Any]]:
     """Key and compressed features of each copy, see `write_features`."""
     return read_table(_table(folder), "general_matrix")
+
+
+class Inputs(NamedTuple):
+    """What the network reads of a copy; see `Computed`; the features are compressed."""
+
+    key: str
+    features: Any
+    ivectors: np.ndarray | None
+    period: int
+
+
+def read_inputs(folder: str, vectors: str = "") -> Iterator[Inputs]:
+    """The inputs of each copy, see `write_features`.
+
+    Args:
+        vectors: the folder of the iVectors, where that is another one.
+
+    Raises:
+        FormatError: the tables of features and of iVectors are of other copies.
+    """
+    period_file = os.path.join(vectors or folder, _PERIOD)
+    if not os.path.exists(period_file):
+        yield from (Inputs(key, matrix, None, 0) for key, matrix in read_features(folder))
+        return
+    period = int(read_text(period_file))
+    ivectors = read_table(f"ark:{os.path.join(vectors or folder, _IVECTORS)}", "matrix")
+    for (key, matrix), (other, rows) in zip(read_features(folder), ivectors, strict=True):
+        if key != other:
+            raise FormatError(f"{folder}: iVectors of {other} where those of {key} are wanted")
+        yield Inputs(key, matrix, rows, period)
 
 
 def _table(folder: str) -> str:
@@ -166,22 +262,23 @@ def copy_key(key: str, copy: int) -> str:
 
 
 class _Copies:
-    """Computes the features of the copies of utterances.
+    """Computes the inputs of the copies of utterances.
 
     Args:
-        config: file of the features' options. lengths: in frames, that copies may have.
+        front_end: see `write_features`. lengths: in frames, that copies may have.
     """
 
-    def __init__(self, config: str, lengths: np.ndarray, options: RecognizerOptions) -> None:
-        self._features = Mfcc(config=config, allow_downsample=True)
+    def __init__(
+        self, front_end: Callable[[], FrontEnd], lengths: np.ndarray, options: RecognizerOptions
+    ) -> None:
+        self._front_end = front_end()
         self._recordings = Recordings()
         self._lengths = lengths
         self._options = options
 
-    def __call__(
-        self, numbered: tuple[int, Recorded]
-    ) -> list[tuple[str, CompressedMatrix, np.ndarray]]:
-        """For each copy its key, features, and the sums of their columns and squares, [2, dim]."""
+    def __call__(self, numbered: tuple[int, Recorded]) -> list[tuple[str, Computed, np.ndarray]]:
+        """For each copy its key, what was computed, with compressed features, and the sums of the
+        features' columns and squares, [2, dim]."""
         number, each = numbered
         options = self._options
         audio = self._recordings.audio(each)
@@ -192,10 +289,12 @@ class _Copies:
             volume = np.exp(rng.uniform(*np.log(_VOLUMES)))
             samples = at_length(audio, frames) * np.float32(volume)
             with errors_tell(each.key):
-                matrix = self._features.compute(samples, audio.rate, seed=seed)
-            matrix = _exactly(matrix, frames)
+                computed = self._front_end(samples, audio.rate, seed, frames)
+            matrix = computed.features
             sums = np.stack([matrix.sum(0, np.float64), (matrix.astype(float) ** 2).sum(0)])
-            found.append((copy_key(each.key, copy), CompressedMatrix.compress(matrix), sums))
+            key = copy_key(each.key, copy)
+            compressed = computed._replace(features=CompressedMatrix.compress(matrix))
+            found.append((key, compressed, sums))
         return found
 
 
@@ -205,6 +304,6 @@ def _nearest(lengths: np.ndarray, frames: int, options: RecognizerOptions) -> li
     return sorted(lengths[np.argsort(away, kind="stable")[: options.copies]].tolist())
 
 
-def _exactly(matrix: np.ndarray, frames: int) -> np.ndarray:
+def exactly(matrix: np.ndarray, frames: int) -> np.ndarray:
     """The matrix with so many rows: the last one is repeated, or some are cut off."""
     return matrix[np.minimum(np.arange(frames), len(matrix) - 1)]

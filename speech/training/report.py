@@ -77,11 +77,13 @@ def write_report(
     seconds: Mapping[str, float],
     decoded: str,
     path: str,
+    before: str = "",
 ) -> ErrorCounts:
     """Write a page: the data, the course of the training, the errors in their context.
 
     Args:
         losses: of each epoch. seconds: of each stage. decoded: folder of `recognize`.
+        before: folder of it, of the model that was fine-tuned; "": there was none.
 
     Raises:
         SaveError: it cannot be written.
@@ -89,8 +91,14 @@ def write_report(
     counts, found = scored(decoded)
     wrong = [each for each in found if any(edit.kind != "correct" for edit in each.edits)]
     rows = [(f"{name}", f"{value:.1f} s") for name, value in seconds.items()]
+    then = by_speaker(checked, scored(before)[1]) if before else {}
     speakers = [
-        (name, f"{each.word_error_rate:.2f} %", f"{each.words} words")
+        (
+            name,
+            *([f"{then[name].word_error_rate:.2f} % before"] if before else []),
+            f"{each.word_error_rate:.2f} %",
+            f"{each.words} words",
+        )
         for name, each in sorted(by_speaker(checked, found).items())
         if name
     ]

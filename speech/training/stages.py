@@ -209,10 +209,10 @@ def _contents(path: str) -> str:
     if not path:
         return ""
     value = hashlib.sha256()
-    names = sorted(os.listdir(path)) if os.path.isdir(path) else [""]
-    for name in names:
-        file = os.path.join(path, name) if name else path
-        if os.path.isdir(file):
-            continue
+    files = [path]
+    if os.path.isdir(path):
+        files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+    for file in sorted(files):
+        name = "" if file == path else os.path.relpath(file, path)
         value.update(name.encode("utf-8", "surrogateescape") + b"\0" + read_file(file))
     return value.hexdigest()

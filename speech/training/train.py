@@ -13,7 +13,9 @@ from ...framework.base.atomic import atomic_file
 from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.opener import PathLike, path_text, read_text
 from ...framework.base.untrusted.values import shown
+from ...nnet3.network.nnet import Nnet
 from ...nnet3.training.progress import Log
+from ..fst.graph import StaticGraph
 from ..fst.words import Words
 from ..graph_making.grammars import words_of
 from ..graph_making.make import make_graph
@@ -22,11 +24,12 @@ from ..language_model.counting import text_of
 from ..language_model.smoothing import METHODS
 from ..lexicon.lang import write_lang
 from ..scoring.edits import ErrorCounts
-from . import aligned, chain, flat_start, networks, packing, preparing, report
+from . import aligned, chain, flat_start, networks, packing, preparing, report, speakers
 from .checking import Checked, check, first_names
 from .data import Corpus, plain_text, read_corpus
-from .options import FLAT_START, TDNNF, RecognizerOptions
+from .options import COURSE, FLAT_START, SPLIT, TDNNF, RecognizerOptions
 from .stages import Plan, Stage
+from .tuned_stages import STAGES, TUNED
 
 _MANY_HOURS = 1.0
 """Of recordings without copies, from which on a tree by clustering has frames for its leaves."""
@@ -55,9 +58,10 @@ class Training:
         packing.check_apart(out, work)
         self.out = out
         self.corpus: Corpus = read_corpus(data)
-        self._model = options.model or FLAT_START
-        self.plan = Plan(stages_of(self._model), work, options, self.corpus.digest(), log)
-        if not options.model and self.plan.is_done(_DATA):
+        self._kind = TUNED if options.base else TDNNF if options.ivectors else options.model
+        self._model = self._kind or FLAT_START
+        self.plan = Plan(self._stages(), work, options, self.corpus.digest(), log)
+        if not self._kind and self.plan.is_done(_DATA):
             self.choose(Checked.read(self.path("data", "checked.json")))
 
     @property
@@ -79,11 +83,30 @@ class Training:
         """Of the examples: of all copies."""
         return self.checked.hours * self.options.copies
 
+    def trained(
+        self, epochs: int, stages: tuple[str, str, str], folder: str, shifts: Sequence[int] = ()
+    ) -> Nnet:
+        """Train a network.
+
+        Args:
+            stages: of examples, of outputs, and of the network at the start. folder: gets what an
+                interrupted training continues from. shifts: see `ChainTraining`.
+        """
+        examples, graphs, network = map(self.path, stages)
+        options = replace(self.options, epochs=epochs)
+        first = os.path.join(network, "0.raw")
+        course = chain.ChainTraining(examples, graphs, first, folder, options, self.log, shifts)
+        course.run()
+        return course.combined()
+
     def choose(self, checked: Checked) -> None:
         """Plan the stages of the model that suits the data, unless the options name one."""
         by_hours = FLAT_START if checked.hours < _MANY_HOURS else TDNNF
-        self._model = self.options.model or by_hours
-        self.plan.set_stages(stages_of(self._model))
+        self._model = self._kind or by_hours
+        self.plan.set_stages(self._stages())
+
+    def _stages(self) -> tuple[Stage, ...]:
+        return stages_of(self._model, self.options.ivectors > 0)
 
     def run(self, begin: str = "", stop_after: str = "") -> ErrorCounts | None:
         """Do what is not done yet; the errors on what is held out, None if stopped before.
@@ -117,7 +140,7 @@ def _lang(training: Training, folder: str) -> None:
 
 def _features(training: Training, folder: str) -> None:
     checked = training.checked
-    preparing.write_features(checked.training, checked.rate, training.options, folder)
+    preparing.write_cepstra(checked.training, checked.rate, training.options, folder)
 
 
 def _graphs(training: Training, folder: str) -> None:
@@ -135,7 +158,12 @@ def _network(training: Training, folder: str) -> None:
 
 
 def _write_network(
-    training: Training, graphs: str, file: str, layers: Callable[[int], str], folder: str
+    training: Training,
+    graphs: str,
+    file: str,
+    layers: Callable[[int], str],
+    folder: str,
+    ivectors: int = 0,
 ) -> None:
     """Write the network of a file, or that of `layers`, for the outputs of a stage."""
     outputs = chain.read_transitions(training.path(graphs)).transitions().num_pdfs
@@ -146,6 +174,7 @@ def _write_network(
         training.path("features"),
         training.options.seed,
         folder,
+        ivectors,
     )
 
 
@@ -163,36 +192,19 @@ def _examples(training: Training, folder: str) -> None:
 
 def _train(training: Training, folder: str) -> None:
     epochs = training.options.epochs or networks.flat_start_size(training.hours).epochs
-    _run_epochs(training, epochs, ("examples", "graphs", "network"), folder)
-
-
-def _run_epochs(
-    training: Training,
-    epochs: int,
-    stages: tuple[str, str, str],
-    folder: str,
-    shifts: Sequence[int] = (),
-) -> None:
-    """Train a network, and write the acoustic model.
-
-    Args:
-        stages: of examples, of outputs, and of the network at the start.
-    """
-    examples, graphs, network = map(training.path, stages)
-    options = replace(training.options, epochs=epochs)
-    first = os.path.join(network, "0.raw")
-    course = chain.ChainTraining(examples, graphs, first, folder, options, training.log, shifts)
-    course.run()
-    chain.write_acoustic_model(course.combined(), graphs, os.path.join(folder, "am"))
+    nnet = training.trained(epochs, ("examples", "graphs", "network"), folder)
+    chain.write_acoustic_model(nnet, training.path("graphs"), os.path.join(folder, "am"))
 
 
 def _align(training: Training, folder: str) -> None:
+    graphs = training.path("graphs")
+    fsts = chain.graph_of_texts(graphs)
+    text_of = chain.text_of_copies(training.checked.training, training.options.copies)
     aligned.write_alignments(
-        training.checked.training,
-        training.path("graphs"),
+        lambda key: StaticGraph.of(fsts[text_of[key]]),
+        aligned.computer_of(training.path("train", "am", "final.mdl")),
+        chain.read_transitions(graphs).transitions().pdf,
         training.path("features"),
-        training.path("train", "am"),
-        training.options.copies,
         folder,
         training.log,
     )
@@ -218,8 +230,9 @@ def _tdnnf_network(training: Training, folder: str) -> None:
         training,
         "tree",
         options.tdnnf_network,
-        lambda outputs: networks.tdnnf(width, size.distant, outputs),
+        lambda outputs: networks.tdnnf(width, size.distant, outputs, options.ivectors > 0),
         folder,
+        options.ivectors,
     )
 
 
@@ -234,13 +247,25 @@ def _chunks(training: Training, folder: str) -> None:
         training.options.seed,
         folder,
         training.log,
+        training.path("ivectors") if training.options.ivectors else "",
     )
+
+
+def _extractor(training: Training, folder: str) -> None:
+    options = training.options
+    features = training.path("features")
+    speakers.write_extractor(features, options.ivectors, options.seed, folder, training.log)
+
+
+def _ivectors(training: Training, folder: str) -> None:
+    speakers.write_ivectors(training.path("features"), training.path("extractor"), folder)
 
 
 def _train_tdnnf(training: Training, folder: str) -> None:
     epochs = training.options.tdnnf_epochs or networks.tdnnf_size(training.hours).epochs
     stages = ("tdnnf-examples", "tree", "tdnnf-network")
-    _run_epochs(training, epochs, stages, folder, aligned.SHIFTS)
+    nnet = training.trained(epochs, stages, folder, aligned.SHIFTS)
+    chain.write_acoustic_model(nnet, training.path("tree"), os.path.join(folder, "am"))
 
 
 def _language_model(training: Training, folder: str) -> None:
@@ -288,6 +313,7 @@ def _model(training: Training, folder: str) -> None:
         training.path("graph"),
         training.path("features", "mfcc.conf"),
         folder,
+        training.path("extractor") if training.options.ivectors else "",
     )
 
 
@@ -310,16 +336,12 @@ def _report(training: Training, folder: str) -> None:
         training.log(line)
 
 
-_SPLIT = ("test_speakers", "hold_out", "skip_bad", "rate", "speed_step", "seed")
-_COURSE = ("minibatch", "initial_lr", "final_lr", "average_last", "seed", "copies")
-
-
 def _words(options: RecognizerOptions) -> tuple[str, ...]:
     """The files that words come from; without a lexicon, all words are spelled."""
     return ("lexicon",) if options.lexicon else ("text", "lm")
 
 
-_DATA = Stage("data", (), "checked.json", _data, _SPLIT, _words)
+_DATA = Stage("data", (), "checked.json", _data, SPLIT, _words)
 _FIRST_PASS = (
     _DATA,
     Stage("lang", ("data",), "L.fst words.txt phones.txt topo", _lang, (), _words),
@@ -347,7 +369,7 @@ _FIRST_PASS = (
         ("examples",),
         "am/final.mdl history.csv",
         _train,
-        ("epochs", *_COURSE),
+        ("epochs", *COURSE),
         resumes=True,
     ),
 )
@@ -365,30 +387,55 @@ _SECOND_PASS = (
         ("tree", "features"),
         "0.raw",
         _tdnnf_network,
-        ("tdnnf_network", "tdnnf_width", "seed", "copies"),
+        ("tdnnf_network", "tdnnf_width", "ivectors", "seed", "copies"),
         lambda options: ("tdnnf_network",),
     ),
+)
+_SPEAKERS = (
     Stage(
-        "tdnnf-examples",
-        ("align", "tree", "tdnnf-network"),
-        "train.ark",
-        _chunks,
-        ("chunks", "seed"),
+        "extractor",
+        ("features",),
+        "final.ie final.dubm final.mat",
+        _extractor,
+        ("ivectors", "seed"),
     ),
-    Stage(
-        "tdnnf-train",
-        ("tdnnf-examples",),
-        "am/final.mdl history.csv",
-        _train_tdnnf,
-        ("tdnnf_epochs", *_COURSE),
-        resumes=True,
-    ),
+    Stage("ivectors", ("features", "extractor"), "ivectors.ark", _ivectors),
 )
 
 
-def stages_of(model: str) -> tuple[Stage, ...]:
-    """The stages of a training that ends with a kind of model, in their order."""
-    acoustic = _FIRST_PASS if model == FLAT_START else _FIRST_PASS + _SECOND_PASS
+def _second_pass(ivectors: bool) -> tuple[Stage, ...]:
+    """The stages from the alignments on."""
+    speaker_stages = _SPEAKERS if ivectors else ()
+    return (
+        *_SECOND_PASS,
+        *speaker_stages,
+        Stage(
+            "tdnnf-examples",
+            ("align", "tree", "tdnnf-network", *(each.name for each in speaker_stages[-1:])),
+            "train.ark",
+            _chunks,
+            ("chunks", "seed"),
+        ),
+        Stage(
+            "tdnnf-train",
+            ("tdnnf-examples",),
+            "am/final.mdl history.csv",
+            _train_tdnnf,
+            ("tdnnf_epochs", *COURSE),
+            resumes=True,
+        ),
+    )
+
+
+def stages_of(model: str, ivectors: bool = False) -> tuple[Stage, ...]:
+    """The stages of a training that ends with a kind of model, in their order.
+
+    Args:
+        ivectors: the second pass trains an extractor.
+    """
+    if model == TUNED:
+        return STAGES
+    acoustic = _FIRST_PASS if model == FLAT_START else _FIRST_PASS + _second_pass(ivectors)
     return (
         *acoustic,
         Stage(
@@ -406,7 +453,7 @@ def stages_of(model: str) -> tuple[Stage, ...]:
             _graph,
             ("look_ahead", "skip_bad"),
         ),
-        Stage("model", (acoustic[-1].name, "graph"), "am graph conf", _model),
+        Stage("model", (acoustic[-1].name, "graph"), "am graph conf", _model, ("ivectors",)),
         Stage("decode", ("data", "model"), "hyp.txt ref.txt", _decode),
         Stage("report", ("decode",), "report.html", _report),
     )
@@ -438,7 +485,8 @@ def train(
         out: the folder of the recognizer, which takes the place of one that is there.
         work: the folder of the stages' results; by default `OUT.work`.
         begin: a stage from which on all is done again. stop_after: the last stage that is done.
-        log: takes lines on what happens. options: see `RecognizerOptions`.
+        log: takes lines on what happens.
+        options: see `RecognizerOptions`; `base` is the folder of a model that is fine-tuned.
 
     Returns:
         The errors on the recordings that were held out; None where `stop_after` ended it before.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -13,35 +11,16 @@ from click.testing import CliRunner
 from opscope.framework.base.errors import ArgumentError, AttributeTypeError, SaveError
 from opscope.python_api.cli.main import main
 from opscope.speech import KaldiRecognizer, Model, make_graph, train, transcribe
-from opscope.speech.scoring.edits import ErrorCounts
-from spoken_tones import write_corpus
+from spoken_tones import SMALL
+from tone_trainings import refine
 from vosk_beside import vosk_beside
 
-SMALL = {
-    **{"width": 16, "epochs": 20, "copies": 3, "initial_lr": 0.02, "minibatch": "4,2,1"},
-    "test_speakers": "cid",
-}
 RESULTS = ("train/am/final.mdl", "graph/HCLG.fst", "decode/hyp.txt")
-SECOND_PASS = {"model": "tdnnf", "tdnnf_width": 32, "tdnnf_epochs": 6, "chunks": "60,45"}
 SECOND_RESULTS = (
-    *("align/ali.ark", "tree/tree", "tree/den.fst", "tdnnf-examples/train.ark"),
+    *("align/ali.ark", "tree/tree", "tree/den.fst", "extractor/final.ie", "ivectors/ivectors.ark"),
+    "tdnnf-examples/train.ark",
     *("tdnnf-train/am/final.mdl", "graph/HCLG.fst", "decode/hyp.txt"),
 )
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `data`, `model` and `model.work`."""
-    folder = tmp_path_factory.mktemp("trained")
-    data = write_corpus(folder / "data")
-    lines: list[str] = []
-    counts = train(
-        data, folder / "model", lexicon=str(data / "lexicon.txt"), log=lines.append, **SMALL
-    )
-    assert counts is not None
-    assert (counts.errors, counts.sentences) == (0, 4)
-    assert any(", about " in line and line.endswith(" s left") for line in lines)
-    return folder
 
 
 def test_the_folder_recognizes(trained):
@@ -51,27 +30,6 @@ def test_the_folder_recognizes(trained):
     page = (trained / "model/report.html").read_text()
     assert "polyline" in page
     assert "held out: 4 utterances" in page
-
-
-def refine(
-    trained: Path, name: str, log: Callable[[str], None], **more: float
-) -> ErrorCounts | None:
-    """Train on from `trained` to a model of two passes, in folders of this name."""
-    work = trained / f"{name}.work"
-    if not work.exists():
-        shutil.copytree(trained / "model.work", work)
-    data = trained / "data"
-    options = {**SMALL, **SECOND_PASS, **more}
-    return train(data, trained / name, lexicon=str(data / "lexicon.txt"), log=log, **options)
-
-
-@pytest.fixture(scope="module")
-def refined(trained: Path) -> Path:
-    """The model of two passes."""
-    counts = refine(trained, "refined", lambda line: None)
-    assert counts is not None
-    assert (counts.errors, counts.sentences) == (0, 4)
-    return trained / "refined"
 
 
 def test_two_passes_end_with_the_same_bits(trained, refined):
@@ -86,8 +44,8 @@ def test_two_passes_end_with_the_same_bits(trained, refined):
     with pytest.raises(RuntimeError, match="killed"):
         refine(trained, "again", killed, checkpoint_minutes=0.0)
     stages = [line for line in lines if line.startswith("stage")]
-    assert stages[0] == "stage 8 of 17: align"
-    assert stages[-1] == "stage 12 of 17: tdnnf-train"
+    assert stages[0] == "stage 8 of 19: align"
+    assert stages[-1] == "stage 14 of 19: tdnnf-train"
     refine(trained, "again", lambda line: None)
     for name in SECOND_RESULTS:
         whole = (trained / "refined.work" / name).read_bytes()
@@ -201,6 +159,7 @@ def test_stages_are_done_again_where_settings_change(trained, tmp_path):
         ({"epochs": -1}, ArgumentError, "epochs=-1 must not be negative"),
         ({"context": "right"}, ArgumentError, "context='right' is none of none, left"),
         ({"model": "lstm"}, ArgumentError, "model='lstm' is none of flat-start, tdnnf"),
+        ({"ivectors": 5, "model": "flat-start"}, ArgumentError, "ivectors=5: the network of tdnnf"),
         ({"chunks": "90,x"}, AttributeTypeError, "num-frames='90,x' is no list of numbers"),
         ({"chunks": "90,0"}, AttributeTypeError, "num-frames and .* must be positive"),
         ({"chunks": "90,3"}, ArgumentError, "chunks=90,3: chunks of 4 frames or more"),
