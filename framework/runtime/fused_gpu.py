@@ -29,11 +29,12 @@ def bind_loops(xp: Any, bound: Sequence[BoundLoop], arrays: Sequence[Sequence[An
         if source is not None and shared and takes(*(a for part in parts for a in part)):
             calls += _table_calls(xp, loop, source, parts)
         else:
-            calls += [_elementwise(xp, loop, part) for part in parts]
+            calls += [bind_loop(xp, loop, part) for part in parts]
     return in_order(*calls)
 
 
-def _elementwise(xp: Any, loop: Loop, arrays: Sequence[Any]) -> Call:
+def bind_loop(xp: Any, loop: Loop, arrays: Sequence[Any]) -> Call:
+    """A call of one loop over arrays that broadcast; these are of its operands."""
     kernel, inputs, outputs = _gpu_kernel(xp, loop)
     call = partial(kernel, *(arrays[i] for i in inputs), *(arrays[i] for i in outputs))
     return loop_call(call, loop, arrays)

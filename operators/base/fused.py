@@ -4,8 +4,8 @@
     call = computed(k, {"h": columns, "w": row}, formulas, {"y": out})
 
 A formula is a scalar expression over arrays and over the formulas before it (`framework/expression`
-tells the grammar). Where there is a native library they become one loop, and nothing but the
-results is written to memory. Elsewhere each operation is a call of NumPy or CuPy.
+tells the grammar). Where there is a native library, and on a GPU, they become one loop, and nothing
+but the results is written to memory. Elsewhere each operation is a call of NumPy.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def fused(
     """
     shape = next(iter(results.values())).shape
     dtype = next(iter(results.values())).dtype
-    if k.xp is not np or dtype.name not in native.C_TYPES or not read_options().fuse:
+    if dtype.name not in native.C_TYPES or not read_options().fuse:
         return None
     kinds: list[str] = []
     operands: list[tuple[Any, int]] = []
@@ -71,12 +71,16 @@ def fused(
         kind = ROW if array.ndim == 1 else COLUMN if array.shape[1] == 1 != shape[1] else FULL
         if kind != COLUMN and array.strides[-1] != array.itemsize and array.shape[-1] > 1:
             return None
-        if array.dtype != dtype or not array.flags.aligned:
+        if array.dtype != dtype or not (k.xp is not np or array.flags.aligned):
             return None
         kinds.append(kind)
         operands.append((array, 0 if kind == ROW else array.strides[0] // array.itemsize))
     named = tuple(arrays), tuple(formulas.items()), tuple(results)
     loop = _loop(dtype.name, tuple(kinds), *named)
+    if k.xp is not np:
+        from ...framework.runtime.fused_gpu import bind_loop  # without a GPU it is not needed
+
+        return bind_loop(k.xp, loop, [*arrays.values(), *results.values()])
     program = chains.program(loop)
     if program is None:
         return None

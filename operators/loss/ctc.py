@@ -72,7 +72,7 @@ def ctc_loss_shape(s: ShapeArgs) -> None:
     s.set_offsets("out", ())
 
 
-def _offsets(k: KernelArgs) -> np.ndarray:
+def row_offsets(k: KernelArgs) -> np.ndarray:
     """First rows of the sequences of x, seen as [rows, C]."""
     shape = k.shape("x")
     if len(shape) == 3:
@@ -92,7 +92,7 @@ class _Places:
 
     def __init__(self, k: KernelArgs) -> None:
         xp = k.xp
-        offsets = _offsets(k)
+        offsets = row_offsets(k)
         labels = offsets_in(k, "label")
         self.used = np.flatnonzero(lengths_of(offsets))
         # A sequence without rows has no step to begin in; its loss is settled without a path.
@@ -121,7 +121,7 @@ class _Places:
         return Paths(self.lengths, self.states, symbols, skips(xp, symbols, blank))
 
 
-def _label_check(k: KernelArgs, classes: int) -> Call:
+def label_check(k: KernelArgs, classes: int) -> Call:
     """A callable that refuses labels that are no class, or the blank."""
     label = k["label"]
     blank = k.attrs["blank"]
@@ -152,14 +152,14 @@ def ctc_loss_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     slope = k.get("slope")
     shape = k.shape("x")
-    offsets = _offsets(k)
+    offsets = row_offsets(k)
     counts = lengths_of(offsets_in(k, "label"))
     rows = int(offsets[-1])
     classes = shape[-1]
     blank = k.attrs["blank"]
     zero = k.attrs["zero_infinity"]
     label = k["label"].reshape(-1)
-    check = _label_check(k, classes)
+    check = label_check(k, classes)
     never = 0.0 if zero else np.inf
     # Without rows, no labels are certain (a loss of 0) and any label is impossible.
     start = xp.asarray(np.where(counts > 0, never, 0.0), out.dtype)  # of sequences without rows
@@ -211,7 +211,7 @@ def ctc_loss_kernel(k: KernelArgs) -> Call:
 
 @ctc_loss.backward("x")
 def ctc_loss_grad_kernel(k: KernelArgs) -> Call:
-    offsets = _offsets(k)
+    offsets = row_offsets(k)
     classes = k.shape("x")[-1]
     rows = int(offsets[-1])
     if not rows:

@@ -19,6 +19,7 @@ FILES = sorted(path.stem for path in (Path(native.__file__).parent / "cuda").glo
 WHOLE = {
     "batch_norm": columns_cuda._text(),
     "chain": operator_cuda._text(),
+    "ctc": cuda_text("ctc").replace("LABEL", "int64"),
     "indexes": cuda_text("indexes").replace("ID ", "int32 "),
     "natural_gradient": natural_gradient_cuda._text(),
     "row_lists": "",  # kernels that test_device_budget.py compiles, with the loops of its nets
