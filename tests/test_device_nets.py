@@ -223,8 +223,10 @@ def test_nnet3_training(threads):
         "component-node name=a component=a input=Append(Offset(input, -1), input)\n"
         "component name=r type=SigmoidComponent dim=6 self-repair-scale=0.1\n"
         "component-node name=r component=r input=a\n"
+        "component name=n type=BatchNormComponent dim=6\n"
+        "component-node name=n component=n input=r\n"
         "component name=b type=NaturalGradientAffineComponent input-dim=6 output-dim=3\n"
-        "component-node name=b component=b input=r\n"
+        "component-node name=b component=b input=n\n"
         "output-node name=output input=b objective=quadratic\n",
         1,
     )

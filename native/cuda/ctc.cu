@@ -76,6 +76,7 @@ KERNEL ctc_loss(const real *x, const LABEL *label, const int64 *rows, const int6
   if (FIRST_LANE) out[n] = (real)(isnan(whole) ? whole : possible ? -whole / divisors[n] : never);
   if (!slope) return;
   const double factor = possible ? 1 / divisors[n] : unknown;
+  SYNC;  // all have read the last step, which the loop writes over
   // Backwards: what paths have before them after a state of step t, without the share of t itself.
   for (int64 t = steps - 1; t >= 0; t--) {
     double *mine = beta + t % 2 * states, *after = beta + (t + 1) % 2 * states, blanks = 0;
