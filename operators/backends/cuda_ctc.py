@@ -17,7 +17,7 @@ def _ctc_loss(k: KernelArgs) -> Call | None:
     rows, labels = row_offsets(k), offsets_in(k, "label")
     steps, counts = lengths_of(rows), lengths_of(labels)
     takes_all = x.size and label.size and x.dtype == out.dtype and takes(x, label, out, slope)
-    if not takes_all or label.dtype not in (np.int32, np.int64):
+    if not takes_all or label.dtype.name not in ("int32", "int64"):
         return None
     classes, sequences = x.shape[-1], len(counts)
     cells = np.concatenate([[0], np.cumsum(steps * (2 * counts + 1))])
