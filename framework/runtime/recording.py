@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from operator import is_
 from typing import Any
 
 from ..fusion.team import nothing
@@ -45,7 +46,7 @@ class Recording:
 
     def has(self, calls: Sequence[Call]) -> bool:
         """Whether these are the frame's calls still: those that read other arrays are new."""
-        return len(calls) == len(self._calls) and all(map(_same, calls, self._calls))
+        return len(calls) == len(self._calls) and all(map(is_, calls, self._calls))
 
     def replay(self, each: Call) -> None:
         """Replay the graph, or run all calls by `each`."""
@@ -89,10 +90,6 @@ class Recording:
             self._pool = None
             return None
         return graph
-
-
-def _same(one: Call, other: Call) -> bool:
-    return one is other
 
 
 def obstacle(call: Call) -> str:
