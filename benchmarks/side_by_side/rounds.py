@@ -8,6 +8,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,9 @@ from .neighbors import neighbor
 from .without import settings
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
+_REST = 0.1
+"""Seconds before each round: threads of ONNX Runtime and OpenMP wait awake for some 20 ms after
+their last call, on a core that the next side wants."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPSCOPE_THREADS")
 
 
@@ -151,6 +155,7 @@ def measure(
             for _ in range(rounds):
                 for shown, times in found.items():
                     key = f"{workload}/{sides[shown]}"
+                    time.sleep(_REST)
                     answer = workers[shown].ask(time=key, repeats=repeats[shown])
                     times.wall.append(answer["wall"])
                     times.cpu.append(answer["cpu"])
@@ -165,8 +170,6 @@ def program(
     command: list[str], threads: int, path: str = "", without: str = ""
 ) -> tuple[float, float]:
     """Seconds on the clock and of the CPU that a whole program takes."""
-    import time
-
     env = environment(threads, without)
     if path:
         env["PYTHONPATH"] = path

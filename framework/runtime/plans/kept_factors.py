@@ -23,7 +23,7 @@ from ...fusion.team import ParallelTask, run_together
 from ...ir.desc import INPUT
 from .plan import Plan
 
-_LEAST, _LEAST_FILTERS = 1 << 14, 1 << 8
+_LEAST, _LEAST_FILTERS = 1 << 11, 1 << 8
 """Elements of a matrix, and of filters or a matrix of bytes, that are worth it."""
 _MOST = physical_memory() // 16
 """Bytes that are packed for a plan; what is more is multiplied as it lies. A transformer of 400 MB
@@ -31,13 +31,17 @@ takes a fifth less time when all of it is packed."""
 
 
 class Packs:
-    """What was packed of one variable's array, for all frames that read it."""
+    """What was packed of one variable's array, for all frames that read it.
+
+    Attributes:
+        stamp: the variable's when it was packed.
+    """
 
     def __init__(self, variable: Variable) -> None:
         self._variable = variable
         self._lock = new_lock()
         self._entries: dict[Any, tuple[Any, Callable[[], Any]]] = {}
-        self._stamp = variable.stamp
+        self.stamp = variable.stamp
 
     def get(self, key: Any, make: Callable[[], tuple[Any, ParallelTask]]) -> Any:
         """The memory of a key, filled; for a new key `make` returns it with what fills it."""
@@ -51,15 +55,13 @@ class Packs:
 
     def refresh(self) -> None:
         """Fill all memory again where the variable has changed."""
-        # Without the lock first: in nearly all runs nothing has changed.
-        if self._stamp != self._variable.stamp:
-            with self._lock:
-                stamp = self._variable.stamp
-                if self._stamp == stamp:  # another thread was first
-                    return
-                for _, fill in self._entries.values():
-                    fill()
-                self._stamp = stamp
+        with self._lock:
+            stamp = self._variable.stamp
+            if self.stamp == stamp:  # another thread was first
+                return
+            for _, fill in self._entries.values():
+                fill()
+            self.stamp = stamp
 
 
 class Kept:
@@ -124,9 +126,10 @@ class Kept:
         """
         exposed: set[str] = set()
         for name, packs in self._used.items():
-            if self._variables[name].exposed:
+            variable = self._variables[name]
+            if variable.exposed:
                 exposed.add(name)
-            else:
+            elif packs.stamp != variable.stamp:  # in nearly all runs nothing has changed
                 packs.refresh()
         for name in exposed:
             # For good: who holds the array may write at any time, and nothing tells.

@@ -70,6 +70,27 @@ def check(net: Net, rows: int = 40) -> None:
     np.testing.assert_allclose(net.run(rows), wanted, rtol=near, atol=near * abs(wanted).max())
 
 
+@pytest.mark.parametrize("columns", [3, 10, 17])
+@pytest.mark.parametrize("intel", [False, True])
+def test_few_columns(columns: int, intel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scores of some classes: MKL makes code for them on Intel's processors alone."""
+    monkeypatch.setattr(packed_gemm, "is_intel", lambda: intel)
+    b = NetBuilder("scores")
+    w = b.parameter("w", [800, columns], init=RNG.normal(size=(800, columns)).astype("f4"))
+    y = b.matmul(b.input("x", [-1, 800]), w)
+    scope = Scope()
+    b.initialize(scope)
+    x = RNG.normal(size=(40, 800)).astype("f4")
+    for factor in (1, 2):  # packed again when they have changed
+        scope.var("w").set(scope.numpy("w") * factor)
+        scope.feed({"x": x})
+        b.net.run(scope, OpContext(train=False, live_out=[y.name]))
+        wanted = x.astype("f8") @ scope.numpy("w")
+        np.testing.assert_allclose(scope.numpy(y.name), wanted, rtol=1e-4, atol=1e-3)
+    used = {name for frame in scope.frames() if frame.kept for name in frame.kept._used}
+    assert used == (set() if intel else {"w"})
+
+
 @pytest.mark.parametrize("rows", [1, 2, 11, 12, 33, 40])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
