@@ -1,61 +1,7 @@
 /* Images whose channels lie side by side: a pixel is a row of channels. */
 #pragma once
-#include "vectors.h"
+#include "turned.h"
 #include "images_arguments.h"
-
-INLINE vec_t shuffled(vec_t a, vec_t b, flags_t which) {
-#ifdef __clang__
-  vec_t to;
-  for (int l = 0; l < LANES; l++) to[l] = which[l] < LANES ? a[which[l]] : b[which[l] - LANES];
-  return to;
-#else
-  return __builtin_shuffle(a, b, which);
-#endif
-}
-
-/* to[j][i] = x[i][j] for as many rows and columns as a vector has lanes (Eklundh 1972) */
-INLINE void turn(const T *x, word down, T *to, word to_down) {
-#ifdef __clang__
-  for (word i = 0; i < LANES; i++)
-    for (word j = 0; j < LANES; j++) to[j * to_down + i] = x[i * down + j];
-#else
-  vec_t r[LANES];
-#pragma GCC unroll 16
-  for (int i = 0; i < LANES; i++) r[i] = *(const row_t *)(x + i * down);
-#pragma GCC unroll 4
-  for (int s = LANES / 2; s; s /= 2) {
-    flags_t low, high;
-#pragma GCC unroll 16
-    for (int l = 0; l < LANES; l++) {
-      low[l] = l & s ? LANES + l - s : l;
-      high[l] = l & s ? LANES + l : l + s;
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++) {
-      if (i & s) continue;
-      const vec_t a = r[i], b = r[i + s];
-      r[i] = __builtin_shuffle(a, b, low);
-      r[i + s] = __builtin_shuffle(a, b, high);
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < LANES; i++) *(row_t *)(to + i * to_down) = r[i];
-#endif
-}
-
-/* to[j][i] = x[i][j] for any number of rows i and columns j */
-static void turn_all(const T *x, word down, word rows, word columns, T *to, word to_down) {
-  for (word i = 0; i < rows; i += LANES)
-    for (word j = 0; j < columns; j += LANES) {
-      if (i + LANES <= rows && j + LANES <= columns) {
-        turn(x + i * down + j, down, to + j * to_down + i, to_down);
-        continue;
-      }
-      for (word q = j; q < least(columns, j + LANES); q++)
-        for (word p = i; p < least(rows, i + LANES); p++)
-          to[q * to_down + p] = x[p * down + q];
-    }
-}
 
 /* to[j][i] = x[i][j] for three rows i, as images come, whose elements lie side by side then */
 static void turn_three(const T *x, word down, word columns, T *to) {

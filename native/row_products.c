@@ -1,54 +1,24 @@
 /* Products in blocks of rows, whose second factor is packed once: operators/backends/row_products.py. */
 #include "packed_gemm.h"
+#include "turned.h"
 #include "row_products_arguments.h"
 
-#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
-#define SHUFFLES 1
-typedef float wide_t __attribute__((vector_size(64), aligned(4), may_alias));
-typedef float lanes_t __attribute__((vector_size(64)));
-typedef int32_t places_t __attribute__((vector_size(64)));
-/* 16x16 elements, turned: `to` has 48 columns */
-static void turn(const float *x, word right, float *to) {
-  lanes_t r[16];
-  for (int i = 0; i < 16; i++) r[i] = *(const wide_t *)(x + i * right);
-#pragma GCC unroll 4
-  for (int s = 1; s < 16; s *= 2) {
-    places_t low, high;
-    for (int l = 0; l < 16; l++) low[l] = l & s ? 16 + l - s : l, high[l] = l & s ? 16 + l : l + s;
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++)
-      if (!(i & s)) {
-        const lanes_t a = r[i], b = r[i + s];
-        r[i] = __builtin_shuffle(a, b, low), r[i + s] = __builtin_shuffle(a, b, high);
-      }
-  }
-  for (int j = 0; j < 16; j++) *(wide_t *)(to + j * 48) = r[j];
-}
-#else
-#define SHUFFLES 0
-static void turn(const float *x, word right, float *to) {}
-#endif
-
-/* packs one panel of what pack_panels packs */
+/* packs one panel of what pack_panels packs; columns after the last vector are not read */
 static void one_panel(const struct pack *a, word panel, T *to) {
-  const word k = a->k, n = a->n, down = a->down, right = a->right;
+  const word k = a->k, down = a->down, right = a->right, cols = least(COLS, a->n - panel * COLS);
   const T alpha = a->alpha, *x = a->b + panel * COLS * right;
-  if (n - panel * COLS >= COLS && right == 1) {
+  if (cols % LANES == 0 && right == 1) {
     for (word j = 0; j < k; j++)
 #pragma GCC unroll 4
-      for (int v = 0; v < WIDE; v++)
-        *(vec_t *)(to + j * COLS + v * LANES) =
-            alpha * *(const row_t *)(x + j * down + v * LANES);
-  } else if (SHUFFLES && sizeof(T) == 4 && n - panel * COLS >= COLS && down == 1 &&
-             alpha == 1) {
+      for (word i = 0; i < cols; i += LANES)
+        *(vec_t *)(to + j * COLS + i) = alpha * *(const row_t *)(x + j * down + i);
+  } else if (cols % LANES == 0 && down == 1 && alpha == 1) {
     word j = 0;
-    for (; j + 16 <= k; j += 16)
-      for (int i = 0; i < COLS; i += 16)
-        turn((const float *)(x + i * right + j), right, (float *)(to + j * COLS + i));
+    for (; j + LANES <= k; j += LANES)
+      for (word i = 0; i < cols; i += LANES) turn(x + i * right + j, right, to + j * COLS + i, COLS);
     for (; j < k; j++)
-      for (int i = 0; i < COLS; i++) to[j * COLS + i] = x[i * right + j];
+      for (word i = 0; i < cols; i++) to[j * COLS + i] = x[i * right + j];
   } else {
-    const word cols = least(COLS, n - panel * COLS);
     const struct pack one = {
         .k = k, .n = cols, .b = x, .down = down, .right = right, .panels = to, .alpha = a->alpha};
     pack_panels(&one, 0, 1);

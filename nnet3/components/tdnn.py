@@ -271,15 +271,24 @@ def _blocks(array: Any, width: int) -> list[Any]:
 
 
 @tdnn.kernel
-def bind_tdnn(k: KernelArgs, product: Product = product) -> Call:
+def bind_tdnn(k: KernelArgs, product: Product = product, *, tiles: bool = False) -> Call:
     """Kernel of `nnet3.tdnn` on top of a product of two matrices.
 
-    Products of the offsets are added up. Where x is narrow, one product of all is quicker.
+    Products of the offsets are added up. Where x is narrow, one product of all is quicker; so it is
+    where the offsets follow each other, by our own tiles.
     """
     w = k["w"]
     out = k["out"]
     width = k["x"].shape[1]
     parts = rows_of_offsets(k, k["x"])
+    begin = k.attrs["first"][0]
+    neighbors = list(k.attrs["first"]) == [*range(begin, begin + len(parts))]
+    if tiles and k.attrs["stride"] == 1 and neighbors:
+        from ...operators.backends import row_products  # loaded by what computes
+
+        whole = row_products.of_neighbors(parts[0], len(parts), w.T, out, k.get("b"))
+        if whole is not None:
+            return whole
     if len(parts) > 1 and width < _NARROW:
         x, load = _spliced(k)
         return in_order(*load, product(k.xp, x, w.T, out, bias=k.get("b")))
@@ -365,5 +374,5 @@ def bind_tdnn_grad(k: KernelArgs, product: Product = product) -> Call:
     return in_order(*calls)
 
 
-register_product_kernels("nnet3.tdnn", bind_tdnn)
+register_product_kernels("nnet3.tdnn", bind_tdnn, tiles=True)
 register_product_kernels("nnet3.tdnn_grad", bind_tdnn_grad)

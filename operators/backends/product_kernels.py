@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +15,15 @@ from . import blas as _blas
 from . import mkl as _mkl
 
 
-def register_product_kernels(op_type: str, bind: Callable[..., Call | None]) -> None:
+def register_product_kernels(op_type: str, bind: Callable[..., Call | None], **more: Any) -> None:
     """Register the kernel `bind` of an operator with products of MKL and of NumPy's OpenBLAS.
 
     Args:
         bind: called with the kernel's arguments and a function that makes products.
+        more: further arguments of `bind`, except for products that round their factors.
     """
-    kernels = {"mkl": _mkl.kernel(bind, _mkl.product), "blas": lambda k: bind(k, _blas.product)}
+    exact = partial(bind, **more)
+    kernels = {"mkl": _mkl.kernel(exact, _mkl.product), "blas": lambda k: exact(k, _blas.product)}
     for library, kernel in kernels.items():
         lookup(op_type).kernel(
             kernel, device="cpu", dtypes=(np.float32, np.float64), library=library

@@ -51,6 +51,38 @@ def test_task(m, k, n, turned, dtype, library):
         _close(out, wanted, k)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("m", "k", "n"), [(340, 770, 64), (700, 300, 32), (333, 200, 80)])
+def test_part_of_a_panel(m, k, n, turned, dtype, monkeypatch):
+    monkeypatch.setattr(row_products, "is_intel", lambda: False)
+    test_task(m, k, n, turned, dtype, None)
+    a, b, out = _arrays(m, k, n, dtype, turned)
+    monkeypatch.setattr(row_products, "is_intel", lambda: True)
+    how = parts.layouts((a, b, out))
+    assert row_products.task((a, b, out), how, (1.0, 0.0), None, None) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("m", "width", "count", "n"), [(348, 64, 2, 768), (401, 96, 3, 64)])
+def test_neighboring_rows(m, width, count, n, biased, dtype, monkeypatch):
+    monkeypatch.setattr(row_products, "is_intel", lambda: False)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((m + count - 1, width)).astype(dtype)
+    w, bias = (rng.standard_normal(size).astype(dtype) for size in ((n, width * count), n))
+    out = np.full((m, n), np.nan, dtype)
+    call = row_products.of_neighbors(x[:m], count, w.T, out, bias if biased else None)
+    for _ in range(2):
+        call()
+    rows = np.concatenate([x[at : at + m] for at in range(count)], axis=1)
+    _close(out, rows.astype(float) @ w.T + (bias if biased else 0), width * count)
+    # Rows of a wider matrix do not follow each other without a gap, and few are no product of ours.
+    wide = np.zeros((m, 2 * width), dtype)[:, :width]
+    assert row_products.of_neighbors(wide, count, w.T, out, None) is None
+    assert row_products.of_neighbors(x[:5], count, w.T, out[:5], None) is None
+
+
 def test_part_of_wider_matrices():
     whole = np.random.default_rng(0).standard_normal((1100, 700)).astype(np.float32)
     a, out = whole[50:1050, 100:400], np.zeros((1000, 600), np.float32)[:, 7:487]
