@@ -54,6 +54,7 @@ class ParallelTask:
             never asked, as their neighbors cannot be done so.
         check: raises an error where the items found numbers that they refuse, which C functions
             cannot; nothing may run before it, so a list ends with such a task.
+        short: how many of the items take less time than waiting.
     """
 
     items: tuple[tuple[int, int], ...]
@@ -61,6 +62,7 @@ class ParallelTask:
     memory: Any
     rows: ByRows | Callable[[], ByRows | None] | None = None
     check: Callable[[], Any] | None = None
+    short: int = 0
 
     @cached_property
     def by_rows(self) -> ByRows | None:
@@ -273,7 +275,8 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     items = tuple([item for task in tasks for item in task.items])
     work = sum([task.work for task in tasks])
     memory = [task.memory for task in tasks]
-    return _Together(ParallelTask(items, work, memory, None, tasks[-1].check))
+    short = sum([task.short for task in tasks])
+    return _Together(ParallelTask(items, work, memory, None, tasks[-1].check, short))
 
 
 class _Together:
@@ -313,10 +316,12 @@ def _list_call(task: ParallelTask, table: Several, address: int) -> Callable[[],
     """The call of a list that lies there in a table."""
     work, check = task.work, task.check
     # Both: enough work in all, and enough in each item, after which the threads wait for each
-    # other.
-    shared = work >= PARALLEL_WORK and work >= len(task.items) * ITEM_WORK
+    # other's share.
+    long = len(task.items) - task.short
+    shared = work >= PARALLEL_WORK and work >= long * ITEM_WORK
     run = library().function("opscope_team" if shared else "opscope_alone")
-    task = ParallelTask(task.items, work, (table, task.memory), task.rows, check)
+    memory = table, task.memory
+    task = ParallelTask(task.items, work, memory, task.rows, check, task.short)
     if check is None:
         return with_task(partial(run, address), task)
 

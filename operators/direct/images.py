@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from ...framework.fusion.arguments import Block, is_host_array
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...native.constants import SHARES
 
+_SHORT = 20_000
+"""Work that takes no longer than threads wait for each other: some 0.5 us."""
 _ROOM = 1 << 20
 """Bytes up to which there is memory for more parts than threads."""
 
@@ -67,6 +69,7 @@ class Work:
     dtype: np.dtype
     blocks: list[Block] = field(default_factory=list)
     work: int = 0
+    short: int = 0
 
     def bind(self, file: str, name: str, /, **fields: Any) -> Block:
         """The argument of a function of a file of `native/`, or a part of one."""
@@ -80,6 +83,7 @@ class Work:
         """
         self.blocks.append(self.bind(file, name, **fields))
         self.work += amount
+        self.short += isinstance(amount, int) and amount < _SHORT
 
     def call(self) -> Call:
         """One call for all of it, which threads share."""
@@ -87,7 +91,7 @@ class Work:
 
     def task(self) -> team.ParallelTask:
         """All of it as one task."""
-        return team.block_task(self.work, *self.blocks)
+        return replace(team.block_task(self.work, *self.blocks), short=self.short)
 
 
 def threads() -> int:

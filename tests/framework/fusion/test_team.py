@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from dataclasses import replace
 
@@ -162,3 +163,17 @@ def test_a_list_is_made_once_however_long(monkeypatch) -> None:
     for call in (calls[0], calls[2]):
         call()
     assert (targets == 1).all()
+
+
+def test_short_items_keep_no_list_from_threads() -> None:
+    copy = team.copy_task(np.zeros((4, 8)), np.ones((4, 8)))
+    items, work = 4 * copy.items, 2 * team.ITEM_WORK
+    functions = team.library().addresses
+    for short, name in ((0, "alone"), (1, "alone"), (2, "team"), (4, "team")):
+        task = team.ParallelTask(items, work, copy, short=short)
+        (call,) = team.merge([team.run_together([task])])
+        address = ctypes.cast(call.func, ctypes.c_void_p).value
+        assert address == functions[f"opscope_{name}"]
+        both = team.run_together([task, team.ParallelTask(items, work, copy, short=4)])
+        assert both.task.short == short + 4
+        call()
