@@ -405,6 +405,35 @@ static int lies_apart(const struct chain_program *p, const struct chain_place *p
   return 1;
 }
 
+enum { REPEATED = 8192 };  /* bytes of rows that are repeated, which stay in the first cache */
+
+/* How many rows may be one: those of all arrays follow one another, or are one row that is read
+   again and again. A few columns would else be a part of a block, and a part of a vector the more. */
+static word rows_at_once(const struct chain_program *p, const struct chain_place *places, word rows,
+                         word columns) {
+  const ChainOperand *o = p->operands;
+  word repeated = 0;
+  if (p->column_count) return 1;
+  for (word i = 0; i < p->operand_count; i++) {
+    if (o[i].kind != ARRAY || places[i].step == columns) continue;
+    if (places[i].step || o[i].written) return 1;
+    repeated += columns * o[i].bytes;
+  }
+  if (!repeated) return rows;
+  const word most = REPEATED / repeated;
+  if (most < 2) return 1;
+  word even = WIDE * LANES;  /* rows of which whole blocks are made */
+  while (even > 1 && even / 2 * columns % (WIDE * LANES) == 0) even /= 2;
+  return least(rows, most > even ? most - most % even : most);
+}
+
+/* a row, `count` times */
+static void repeat(char *to, const char *row, word bytes, word count) {
+  memcpy(to, row, bytes);
+  for (word done = 1; done < count; done *= 2)
+    memcpy(to + done * bytes, to, least(done, count - done) * bytes);
+}
+
 enum { A_CALL = 8000, A_ROW = 1000, A_STEP = 100 };  /* in the units of work, 40 of which are a ns */
 
 static void interpret(struct chain_program *p, const struct chain_place *places, word r0, word r1,
@@ -430,14 +459,34 @@ static void interpret(struct chain_program *p, const struct chain_place *places,
         ((number_function *)h->address)(registers[h->x], registers[h->y], registers[h->z]);
   }
   for (word i = 0; i < known; i++) numbers[i] = registers[p->registers[i]];
+  const word columns = c1 - c0;
+  word rows = r1 - r0, most = c0 ? 1 : rows_at_once(p, places, rows, columns);
+  _Alignas(vec_t) char repeated[most > 1 ? REPEATED : 1], *room = repeated;
   for (word i = 0; i < own; i++) {
     const word bytes = o[i].kind == ARRAY || o[i].kind == COLUMN ? o[i].bytes : 0;
     moves[i] = places[i].step * bytes;
     f->at[i] = places[i].at + r0 * moves[i] + c0 * o[i].size;
+    if (most > 1 && o[i].size && !moves[i]) {
+      repeat(room, f->at[i], columns * bytes, most);
+      f->at[i] = room;
+      room += most * columns * bytes;
+    }
   }
-  if (r1 > r0 && c1 > c0) run_rows(f, (char *)stage, c1 - c0, lies_apart(p, places));
+  const int apart = lies_apart(p, places);
+  word taken = 0;  /* rows of the program */
+  for (word at_once = most; rows > 0 && columns > 0; at_once = rows) {
+    const word count = rows / at_once;
+    char *begins[own];
+    memcpy(begins, f->at, sizeof begins);
+    for (word i = 0; i < own; i++) moves[i] *= at_once;
+    f->rows = count;
+    run_rows(f, (char *)stage, at_once * columns, apart);
+    for (word i = 0; i < own; i++) f->at[i] = begins[i] + count * moves[i], moves[i] /= at_once;
+    rows -= count * at_once, taken += count;
+  }
   /* Short rows cost more than their elements: each step is a jump, each row and call is prepared. */
-  const word work = A_CALL + (r1 - r0) * (A_ROW + p->step_count * A_STEP + (c1 - c0) * p->work);
+  const word work =
+      A_CALL + taken * (A_ROW + p->step_count * A_STEP) + (r1 - r0) * columns * p->work;
   if (__atomic_add_fetch(&p->done, work, __ATOMIC_RELAXED) >= p->enough)
     __atomic_store_n((word *)p->hot, 1, __ATOMIC_RELAXED);
 }
