@@ -43,8 +43,9 @@ class CtcModel:
         print(transcribe("speech.wav", model).text)
 
     Args:
-        network: an ONNX file; a folder with one, `tokens.txt` (or `vocab.json`), and if need be
-            `lexicon.txt`, `lm.arpa` and `ctc.conf`; or a network that `opscope.from_onnx` gave.
+        network: an ONNX file; a folder with one and `tokens.txt` (or `vocab.json`), in which
+            `lexicon.txt`, `lm.arpa` and `ctc.conf` may lie besides; or a network that
+            `opscope.from_onnx` gave.
         tokens: a file of the tokens, see `CtcTokens.read`, or a list of them; None: beside the
             network.
         lexicon: words and the tokens that they are written with, a file or a mapping; words that

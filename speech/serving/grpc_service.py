@@ -185,10 +185,12 @@ def _response(result: dict[str, Any]) -> tuple[Any, bool]:
         words = each.get("result", [])
         alternative = chunk.alternatives.add(text=each["text"])
         for word in words:
-            info = alternative.words.add(word=word["word"], confidence=word.get("conf", 1.0))
-            for field, time in ((info.start_time, word["start"]), (info.end_time, word["end"])):
-                field.seconds, thousandths = divmod(int(time * 1000), 1000)
-                field.nanos = thousandths * 1_000_000
+            alternative.words.add(
+                start_time=_duration(word["start"]),
+                end_time=_duration(word["end"]),
+                word=word["word"],
+                confidence=word.get("conf", 1.0),
+            )
         if "confidence" in each:
             alternative.confidence = each["confidence"]
         elif words:
@@ -196,3 +198,9 @@ def _response(result: dict[str, Any]) -> tuple[Any, bool]:
         else:
             alternative.confidence = 1.0
     return response, True
+
+
+def _duration(time: float) -> dict[str, int]:
+    """The fields of a duration of so many seconds, whole thousandths as vosk-server has them."""
+    seconds, thousandths = divmod(int(time * 1000), 1000)
+    return {"seconds": seconds, "nanos": thousandths * 1_000_000}

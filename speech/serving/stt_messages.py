@@ -70,8 +70,9 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
         message = file.message_type.add(name=name)
         if name in _ONE_OF:
             message.oneof_decl.add(name=_ONE_OF[name])
+        one = {"oneof_index": 0} if name in _ONE_OF else {}
         for field, (number, kind) in fields.items():
-            made = message.field.add(name=field, number=number, label=_Field.LABEL_OPTIONAL)
+            made = message.field.add(name=field, number=number, label=_Field.LABEL_OPTIONAL, **one)
             if kind.startswith("repeated "):
                 made.label = _Field.LABEL_REPEATED
                 kind = kind.removeprefix("repeated ")
@@ -80,8 +81,6 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
             else:
                 made.type = _Field.TYPE_MESSAGE
                 made.type_name = f".{kind if '.' in kind else f'{PACKAGE}.{kind}'}"
-            if name in _ONE_OF:
-                made.oneof_index = 0
     return file
 
 
