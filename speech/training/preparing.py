@@ -248,7 +248,7 @@ def read_inputs(folder: str, vectors: str = "") -> Iterator[Inputs]:
     ivectors = read_table(f"ark:{os.path.join(vectors or folder, _IVECTORS)}", "matrix")
     for (key, matrix), (other, rows) in zip(read_features(folder), ivectors, strict=True):
         if key != other:
-            raise FormatError(f"{folder}: iVectors of {other} where those of {key} are wanted")
+            raise FormatError(f"{folder}: iVectors of {other} in place of {key}")
         yield Inputs(key, matrix, rows, period)
 
 
