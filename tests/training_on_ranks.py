@@ -35,6 +35,43 @@ def classifier(dtype: str = "float64", dropout: float = 0.0, norm: bool = False)
     return b
 
 
+def net(optimizer: str = "adam", dtype: str = "float64", rate: float = 0.01, **options: Any) -> Any:
+    """Layers of shapes that ranks cannot share out evenly, and a parameter of one number."""
+    b = opscope.NetBuilder("digits", dtype)
+    h = b.fc(b.input("x", [-1, 6]), size=7, activation="tanh", name="h")
+    h = b.mul(h, b.parameter("gain", [], init=1.5))
+    scores = b.fc(h, size=3, name="y")
+    label = b.input("label", [-1], "int64")
+    right, _, _ = b.accuracy(scores, label)
+    b.scale(right, scale=1.0, name="right")
+    b.mean(b.softmax_cross_entropy(scores, label), name="loss")
+    b.backward_from("loss")
+    b.add_optimization(rate, optimizer, **options)
+    return b
+
+
+def tied(dtype: str = "float64") -> Any:
+    """A table whose gradient has rows, which stays whole, beside layers that are shared out."""
+    b = opscope.NetBuilder("words", dtype)
+    h = b.embedding(b.input("ids", [-1], "int64"), size=[20, 4], sparse=True, name="table")
+    cost = b.softmax_cross_entropy(b.fc(h, size=3), b.input("label", [-1], "int64"))
+    b.mean(cost, name="loss")
+    b.backward_from("loss")
+    b.add_optimization(0.1, "adam", clip_norm=0.5)
+    return b
+
+
+def half(dtype: str, loss_scale: Any = "dynamic") -> Any:
+    """As `classifier`, in half precision with a scaled loss."""
+    b = opscope.NetBuilder("halves", dtype)
+    h = b.fc(b.input("x", [-1, 6]), size=7, activation="tanh", name="h")
+    cost = b.softmax_cross_entropy(b.fc(h, size=3, name="y"), b.input("label", [-1], "int64"))
+    b.mean(cost, name="loss")
+    b.backward_from("loss")
+    b.add_optimization(0.01, "adam", loss_scale=loss_scale, clip_norm=1.0)
+    return b
+
+
 def arrays(rows: int, dtype: str = "float64", seed: int = 0) -> dict[str, np.ndarray]:
     """Samples for `classifier`."""
     rng = np.random.default_rng(seed)

@@ -100,6 +100,11 @@ def whole_name(shard: str) -> str:
     return shard.removesuffix(_SHARD) if shard.endswith(_SHARD) else ""
 
 
+def accumulated_name(name: str) -> str:
+    """The sum of `name` over the minibatches since the last update."""
+    return f"{name}@ACCUMULATED"
+
+
 def scattered_name(bucket: int, what: str) -> str:
     """What is on its way of a bucket of gradients that are summed and scattered."""
     return f"ranks@SCATTERED@{bucket}@{what.upper()}"

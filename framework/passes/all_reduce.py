@@ -148,7 +148,7 @@ class GradientExchange:
         self.net = net.copy()
         self.vars = {var.name: var for var in net.vars}
         self.bases = {var.name: var.view.base for var in net.vars if var.view is not None}
-        self.updates = _first_update(net)
+        self.updates = first_update(net)
         gradients = self._gradients()
         self.before: dict[int, list[OpNode]] = {}
         self.weights: dict[str, str] = {}
@@ -313,7 +313,7 @@ class GradientExchange:
         return name
 
 
-def _first_update(net: OpList) -> int:
+def first_update(net: OpList) -> int:
     """Index of the first update operator; some must read what backward operators have written."""
     written = {name for op in net.ops if op.role == BACKWARD for name in op.output_names()}
     updates = [(index, op) for index, op in enumerate(net.ops) if op.role == OPTIMIZE]

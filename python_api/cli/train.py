@@ -65,6 +65,9 @@ _INTERRUPTED = 130  # what shells give for a program that Ctrl-C ended
     default=0,
     help="Share out among ranks: 1 optimizer states, 2 gradients as well, 3 parameters as well.",
 )
+@click.option(
+    "--accumulate", type=click.IntRange(1), default=1, help="Minibatches before each update."
+)
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def train(file: str, **options: Any) -> None:
     """Train the net in FILE and save the result.
@@ -99,6 +102,7 @@ def train(file: str, **options: Any) -> None:
         progress=not options["quiet"],
         context=OpContext(seed=options["seed"]),
         zero=options["zero"],
+        accumulate=options["accumulate"],
     )
     if history.rank:  # under `opscope launch`: one rank writes and tells
         click.get_current_context().exit(_INTERRUPTED if history.interrupted else 0)

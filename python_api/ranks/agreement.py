@@ -28,6 +28,7 @@ from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import lookup
 from ...framework.parallel.handshake import handshake
 from ...framework.parallel.launched import launched_ranks
+from ...framework.passes.accumulate import AccumulateGradients
 from ...framework.passes.all_reduce import InsertAllReduce
 from ...framework.passes.pipeline import Pass, run_passes
 from ...framework.passes.sync_batch_norm import SyncBatchNorm
@@ -108,12 +109,15 @@ class Ranks:
         shard: whether every rank is given whole minibatches, of which it takes its part; else each
             is given its own.
         zero: what they share out beside minibatches: 0 nothing, 1 to 3 as `ShardTraining` says.
+        accumulate: minibatches before each update.
 
     Attributes:
         alone: whether there is one rank only. leads: whether this is the first.
     """
 
-    def __init__(self, communicator: Communicator, shard: bool, zero: int = 0) -> None:
+    def __init__(
+        self, communicator: Communicator, shard: bool, zero: int = 0, accumulate: int = 1
+    ) -> None:
         self.communicator = communicator
         self.rank = communicator.rank
         self.size = communicator.size
@@ -121,6 +125,7 @@ class Ranks:
         self.leads = self.rank == 0
         self._shard = shard
         self._zero = zero
+        self.accumulate = accumulate
         self._weighted = False
         self._sharded: ShardedValues | None = None
 
@@ -139,7 +144,7 @@ class Ranks:
         own = any(lookup(op.type).world for op in net.ops)
         passes: list[Pass] = [SyncBatchNorm()] if sync_batch_norm else []
         exchange: Pass = InsertAllReduce()
-        if self._zero:
+        if self._zero and not self.alone:
             if own:
                 raise GradientError(
                     f"train: zero={self._zero} places its own exchanges, and the net holds some"
@@ -147,18 +152,23 @@ class Ranks:
                 )
             exchange = ShardTraining(stage=self._zero, ranks=self.size)
         try:
-            net_of_rank = run_passes(net, passes if own else [*passes, exchange])
+            passes += [] if own else [exchange]
+            passes += [AccumulateGradients()] if self.accumulate > 1 else []
+            net_of_rank = run_passes(net, passes)
         except GradientError as error:
-            if self._zero:
+            if self._zero or self.accumulate > 1:
                 raise
             raise GradientError(
                 f"{error}; then train PlainNet(InsertAllReduce(weight=...).apply(net.op_list))"
             ) from None
         self._joining = Joining(net_of_rank)
         self._weighted = any(var.name == RANK_WEIGHT for var in net_of_rank.vars)
+        if self.alone:
+            return PlainNet(net_of_rank, check=False)
         if self._zero:
             self._sharded = ShardedValues(self.communicator, net, net_of_rank)
         settings = {"shard": self._shard, "size": self.size, "zero": self._zero, **settings}
+        settings["accumulate"] = self.accumulate
         handshake(self.communicator, net_of_rank, steps=steps, settings=settings)
         return PlainNet(net_of_rank, check=False)
 

@@ -34,6 +34,7 @@ from ...framework.files.checkpoint import (
 from ...framework.files.saved import op_list_of, persistent_values
 from ...framework.ir.desc import OPTIMIZE, PARAMETER, STATE
 from ...framework.parallel.launched import note_memory
+from ...framework.passes.all_reduce import first_update
 from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.footprint import run_bytes
 from ...framework.runtime.initialize import initialize, persistent_vars
@@ -129,7 +130,8 @@ class Trainer:
     def join(self, ranks: Ranks, sync_batch_norm: bool, data: Data) -> None:
         """Take part in what several ranks train together."""
         self.ranks = ranks
-        if ranks.alone:
+        self._waiting = 0  # minibatches whose gradients no update has used
+        if ranks.alone and ranks.accumulate == 1:
             return
         options = self.options
         number = length_of(data)
@@ -149,6 +151,8 @@ class Trainer:
         self.net = ranks.prepare(self.op_list, sync_batch_norm, steps, settings)
         self.at.net = self.net
         self.at.rank = self.history.rank = ranks.rank
+        if ranks.accumulate > 1:
+            self._first_update = first_update(self.net.op_list)
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -174,6 +178,8 @@ class Trainer:
         owner = None if self.builder is None else self.builder.owner
         self.ranks.share_values(self.op_list, self.scope, self.base, owner, self.given)
         self.given = {}
+        if self.ranks.accumulate > 1:
+            initialize(self.net.op_list, self.scope, self.base)  # the sums of gradients
         self.ranks.share_random(self.base, self.states)
         empty = not self.ranks.alone
         feeder = Feeder(self.net.op_list, self.scope, complete=True, empty=empty)
@@ -190,6 +196,10 @@ class Trainer:
         if self.ranks.leads:
             note_memory([vars(one) for one in self.history.memory])
         self.ranks.join_values(self.scope)
+        users = {var.name for var in self.op_list.vars}
+        for var in persistent_vars(self.net.op_list):
+            if var.name not in users:  # of this training alone
+                self.scope.erase(var.name)
         if self.best and not self.history.interrupted:
             self._restore_best()
         self.ranks.share_whole(self.op_list, self.scope)
@@ -230,7 +240,8 @@ class Trainer:
         self.at.row = {}
         every = self.options.checkpoint_batches
         batches = itertools.islice(batches_of(data, self.epoch), self.batch, None)
-        stopping = lambda: ctrl_c.pressed or self.at.stopping  # noqa: E731
+        # A checkpoint holds no sums of gradients, so that a training ends between updates only.
+        stopping = lambda: (ctrl_c.pressed or self.at.stopping) and not self._waiting  # noqa: E731
         for batch in self.ranks.parts(batches, self._position, stopping):
             if batch is None:
                 raise _Interrupted
@@ -244,6 +255,8 @@ class Trainer:
                 self._write_checkpoint()
         if not self.batch:
             raise OpscopeError(f"the data hold no minibatch in epoch {self.epoch + 1}")
+        if self._waiting:
+            self._update(context)
         row = self._measured_row(feeder, ctrl_c, started - before)
         if not row:
             raise _Interrupted
@@ -276,7 +289,11 @@ class Trainer:
     ) -> dict[str, np.ndarray]:
         rows = feeder(batch, self._position)
         context.renew()
-        self.net.run(self.scope, context)
+        if self.ranks.accumulate == 1:
+            self.net.run(self.scope, context)
+        else:
+            self.net.run(self.scope, context, 0, self._first_update)
+            self._waiting += 1
         values = self.measured.values(self.scope)
         values, rows = self.ranks.joined(values, rows, self.scope)
         loss = self.measured.loss_of(values)
@@ -285,8 +302,17 @@ class Trainer:
             raise NotFiniteError(why) if self.ranks.leads else RanksError(why, on_all=True)
         if self.ranks.leads:
             self.measured.update(values, rows)
+        if self._waiting and self._waiting == self.ranks.accumulate:
+            self._update(context)
         self.batch += 1
         return values
+
+    def _update(self, context: OpContext) -> None:
+        """Update parameters by the gradients that have been added up."""
+        updates = context.derive(train=True, live_out=None)
+        updates.communicator = context.communicator
+        self.net.run(self.scope, updates, self._first_update)
+        self._waiting = 0
 
     def _end_epoch(self, row: dict[str, float], bar: Progress) -> None:
         self.history.rows.append(row)

@@ -54,6 +54,7 @@ def train(
     shard: bool = True,
     sync_batch_norm: bool = False,
     zero: int = 0,
+    accumulate: int = 1,
 ) -> History:
     """Train a net that holds its optimizer's operators.
 
@@ -106,6 +107,8 @@ def train(
             it: 1 the states of optimizers, 2 gradients as well, 3 parameters as well. With 3 all
             ranks evaluate, so that each needs the held-out data; until the training ends, the
             scope holds a rank's parts (`NAME@SHARD`) in place of whole values.
+        accumulate: minibatches before each update: they train as one minibatch of all their rows.
+            What is left at the end of an epoch also makes an update.
 
     Returns:
         The history, with the rows of before a resume.
@@ -129,7 +132,14 @@ def train(
         raise OpscopeError(f"train: zero is 0, 1, 2 or 3, not {zero!r}")
     if resume is False and checkpoint is not None and switch("OPSCOPE_RESTARTED"):
         resume = True
-    ranks = Ranks(find_communicator(communicator, context), shard, zero)
+    if not is_whole(accumulate) or accumulate < 1:
+        raise OpscopeError(f"train: accumulate wants a number from 1 on, not {accumulate!r}")
+    if checkpoint_batches and is_whole(checkpoint_batches) and checkpoint_batches % accumulate:
+        raise OpscopeError(
+            f"train: checkpoint_batches={checkpoint_batches} is no multiple of"
+            f" accumulate={accumulate}: a checkpoint is written between updates"
+        )
+    ranks = Ranks(find_communicator(communicator, context), shard, zero, accumulate)
     try:
         if not isinstance(hooks, Iterable) or not all(isinstance(hook, Hook) for hook in hooks):
             raise OpscopeError(f"train: hooks is a list of Hook objects, not {hooks!r}")

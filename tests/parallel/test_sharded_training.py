@@ -27,27 +27,12 @@ from opscope.framework.passes.all_reduce import InsertAllReduce
 from opscope.framework.passes.zero import ShardTraining
 from opscope.framework.runtime.executor import Frame
 from opscope.testing import device_array, device_double
-from training_on_ranks import arrays, check_equal, on_ranks, train
+from training_on_ranks import arrays, check_equal, half, net, on_ranks, tied, train
 
 DATA = Minibatches(arrays(45), 12, seed=3)  # 12, 12, 12 and 9 rows
 SINGLE = Minibatches(arrays(45, "float32"), 12, seed=3)
 HELD_OUT = Minibatches(arrays(30, seed=9), 20, shuffle=False)
 STAGES = (1, 2, 3)
-
-
-def net(optimizer="adam", dtype="float64", rate=0.01, **options):
-    """Layers of shapes that ranks cannot share out evenly, and a parameter of one number."""
-    b = opscope.NetBuilder("digits", dtype)
-    h = b.fc(b.input("x", [-1, 6]), size=7, activation="tanh", name="h")
-    h = b.mul(h, b.parameter("gain", [], init=1.5))
-    scores = b.fc(h, size=3, name="y")
-    label = b.input("label", [-1], "int64")
-    right, _, _ = b.accuracy(scores, label)
-    b.scale(right, scale=1.0, name="right")
-    b.mean(b.softmax_cross_entropy(scores, label), name="loss")
-    b.backward_from("loss")
-    b.add_optimization(rate, optimizer, **options)
-    return b
 
 
 ELEMENTWISE = (
@@ -61,17 +46,6 @@ def test_every_optimizer_equals_one_process(optimizer):
     build = partial(net, optimizer)
     wanted = train(build, DATA, epochs=2)
     check_equal(on_ranks(2, build, DATA, epochs=2, zero=3), wanted, 1e-11)
-
-
-def tied(dtype="float64"):
-    """A table whose gradient has rows, which stays whole, beside layers that are shared out."""
-    b = opscope.NetBuilder("words", dtype)
-    h = b.embedding(b.input("ids", [-1], "int64"), size=[20, 4], sparse=True, name="table")
-    cost = b.softmax_cross_entropy(b.fc(h, size=3), b.input("label", [-1], "int64"))
-    b.mean(cost, name="loss")
-    b.backward_from("loss")
-    b.add_optimization(0.1, "adam", clip_norm=0.5)
-    return b
 
 
 def several():
@@ -118,16 +92,6 @@ def test_float32(stage):
     build = partial(net, "adam", "float32", clip_norm=1.0)
     wanted = train(build, SINGLE, epochs=4)
     check_equal(on_ranks(4, build, SINGLE, epochs=4, zero=stage), wanted, 1e-6)
-
-
-def half(dtype, loss_scale="dynamic"):
-    b = opscope.NetBuilder("halves", dtype)
-    h = b.fc(b.input("x", [-1, 6]), size=7, activation="tanh", name="h")
-    cost = b.softmax_cross_entropy(b.fc(h, size=3, name="y"), b.input("label", [-1], "int64"))
-    b.mean(cost, name="loss")
-    b.backward_from("loss")
-    b.add_optimization(0.01, "adam", loss_scale=loss_scale, clip_norm=1.0)
-    return b
 
 
 @pytest.mark.parametrize("stage", STAGES)
