@@ -128,7 +128,9 @@ class Writing:
         jax = library("jax")
         jnp, lax = jax.numpy, jax.lax
         rng = np.random.default_rng(0)
-        weights = {name: jnp.asarray(_drawn(name, s, rng)) for name, s in _layers().items()}
+        drawn = {name: _drawn(name, s, rng) for name, s in _layers().items()}
+        turned = {name for name in drawn if "embd" not in name}  # matrices: [inputs, outputs]
+        weights = {n: jnp.asarray(a.T.copy() if n in turned else a) for n, a in drawn.items()}
 
         def normed(w: Any, name: str, x: Any) -> Any:
             x = x - x.mean(-1, keepdims=True)
@@ -136,7 +138,7 @@ class Writing:
             return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
 
         def product(w: Any, name: str, x: Any) -> Any:
-            return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+            return x @ w[f"{name}.weight"] + w[f"{name}.bias"]
 
         @jax.jit
         def advance(w: Any, ids: Any, past: Any, keys: Any, values: Any) -> Any:
@@ -157,7 +159,7 @@ class Writing:
                 x = x + product(w, f"{layer}.attn_output", joined)
                 inner = product(w, f"{layer}.ffn_up", normed(w, f"{layer}.ffn_norm", x))
                 x = x + product(w, f"{layer}.ffn_down", jax.nn.gelu(inner))
-            scores = normed(w, "output_norm", x[:, -1:]) @ w["output.weight"].T
+            scores = normed(w, "output_norm", x[:, -1:]) @ w["output.weight"]
             return scores.argmax(-1), keys, values
 
         empty = jnp.zeros((_LAYERS, self._texts, _HEADS, _PROMPT + _WRITTEN, _EACH))
