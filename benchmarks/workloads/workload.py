@@ -72,12 +72,12 @@ def kept(name: str, make: Callable[[pathlib.Path], object]) -> pathlib.Path:
 
 
 def library(name: str) -> Any:
-    """A module that a row needs; the zoo knows what torchvision wants before it is imported."""
+    """A module that a row needs. The zoo knows what torchvision wants before it is imported."""
     tests = str(pathlib.Path(__file__).resolve().parents[2] / "tests")
     if tests not in sys.path:
         sys.path.append(tests)
     try:
-        if name == "torchvision":
+        if name in ("torchvision", "timm", "transformers"):
             import_module("zoo.images")
         return import_module(name)
     except ImportError as error:
