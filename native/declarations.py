@@ -1098,7 +1098,6 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             row=STEP,
             pixel=STEP,
             out=writes("images channels"),
-            factor=REAL,
         ),
         Struct(
             "spread",

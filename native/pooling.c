@@ -63,6 +63,7 @@ EXPORT(spread)(const struct spread *args, word t, word threads) {
 EXPORT(plane_means)(const struct plane_means *a, word t, word threads) {
   const word c = a->channels, high = a->height, wide = a->width, down = a->row, right = a->pixel;
   const word blocks = (c + LANES - 1) / LANES, units = a->images * blocks;
+  const T factor = (T)(1.0 / ((double)high * (double)wide));
   for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
     const word n = u / blocks, first = u % blocks * LANES;
     const word i = c < LANES ? first : least(first, c - LANES), end = least(i + LANES, c);
@@ -80,7 +81,7 @@ EXPORT(plane_means)(const struct plane_means *a, word t, word threads) {
         for (; z < wide; z++) s[0] += *(const row_t *)(from + z * right);
         sum = (s[0] + s[1]) + (s[2] + s[3]);
       }
-      *(row_t *)(out + i) = sum * (T)a->factor;
+      *(row_t *)(out + i) = sum * factor;
       continue;
     }
     for (word j = i; j < end; j++, x += a->channel) {
@@ -95,7 +96,7 @@ EXPORT(plane_means)(const struct plane_means *a, word t, word threads) {
         for (int k = 0; k < LANES; k++) part += s[k];
         sum += part;
       }
-      out[j] = sum * (T)a->factor;
+      out[j] = sum * factor;
     }
   }
 }

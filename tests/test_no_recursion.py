@@ -15,6 +15,9 @@ ROOT = Path(__file__).parents[1]
 LEFT_OUT = "tests benchmarks docs examples devtools testing build.py setup.py build".split()
 
 BOUNDED = {
+    "calls of calls, and lists in arguments of NumPy: as deep as kernels write them": """
+        framework/runtime/traced_calls.py: NumpyCall._argument _same_argument leaves
+    """,
     "language models of language models: two or three deep, as programs nest them": """
         speech/language_model/automaton.py: Automaton.arcs Backoff._shorter Backoff.arc
             Backoff.final Both.arc Both.final Scaled.arc Scaled.final

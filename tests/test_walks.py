@@ -14,7 +14,8 @@ MOST_FILES = {
     # are files of runtime/plans; a product asks each of our ways to compute it (lone rows, AMX,
     # blocks of rows) before MKL or BLAS; steps are joined in blocks of rows.
     # native.py and libraries.py: where functions in C come from; cores.py: whose processor it is.
-    "first run": 60,
+    # runtime/externals.py: what is read from a scope, looked at again where it has changed
+    "first run": 61,
     "second run": 10,
     "nnet3 config": 11,  # the opener, what one file may fill, the budget of suggestions
     # lower/requests.py: recurrences as commands or as operators; splices.py: rows read in place
@@ -25,7 +26,8 @@ MOST_FILES = {
     # run/input_arrays.py checks what callers give; plans and products as in "first run";
     # kept_factors.py: which weights stay packed; gemm_backends.py: the products that read them
     # caches by bytes, the collector off while a frame is bound; what plans of a form share
-    "nnet3 run": 44,
+    # runtime/externals.py: what is read from a scope, looked at again where it has changed
+    "nnet3 run": 45,
     "NDL to Network": 32,  # the door: opener, values, limits and roots
     "NDL net": 17,  # base/python/cached.py, caches by bytes, options
 }

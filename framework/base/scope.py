@@ -227,6 +227,7 @@ class Scope:
     Kids are owned by their parent and dropped with it. Place: where new tensors live.
 
     Attributes:
+        named: of a root: how often a variable of the tree was made or removed.
         checks: of a root: what kernels on GPUs have found wrong in the data of its runs; None
             where they look for nothing.
 
@@ -247,6 +248,7 @@ class Scope:
         self.kids: list[Scope] = []
         self.root: Scope = self if parent is None else parent.root
         self.version = next(_versions)
+        self.named = 0
         self.checks: DeviceChecks | None = None
         self.bound: dict[Any, Any] = {}  # frames of executors, beside the data they are bound to
         self._vars: dict[str, Variable] = {}
@@ -266,6 +268,7 @@ class Scope:
             if not isinstance(name, str) or not name:
                 raise VariableError(f"a variable of a scope is named by a str, not by {name!r}")
             variable = self._vars[name] = Variable(name, self)
+            self.root.named += 1
             self.touch()  # a new local name may hide one of a parent
         return variable
 
@@ -358,11 +361,13 @@ class Scope:
             frame.release()
         self.bound.clear()
         self._vars.clear()
+        self.root.named += 1
         self.kids.clear()
 
     def erase(self, name: str) -> None:
         """Remove a local variable."""
         if self._vars.pop(name, None) is not None:
+            self.root.named += 1
             self.touch()
 
     def names(self) -> list[str]:

@@ -54,6 +54,11 @@ def is_host_array(array: Any) -> bool:
     return type(array) is np.ndarray or isinstance(array, Standing)
 
 
+def is_traced(array: Any) -> bool:
+    """Whether it stands for an array."""
+    return isinstance(array, Standing)
+
+
 class _Tracing(threading.local):
     """What a thread traces bindings with; None where it binds (see runtime/rebinding.py)."""
 
@@ -110,7 +115,7 @@ class Places:
     """
 
     array: Any
-    offsets: Sequence[int] | np.ndarray
+    offsets: Any
 
 
 class Several:
@@ -178,9 +183,14 @@ def several(library: Library, name: str, count: int, /, **values: Any) -> Severa
     Args:
         values: as of `bind`; `Places` of an array where each struct has another one.
     """
-    if TRACING.trace is not None:
-        raise NotTracedError("structs that differ in their places")
     layout = _layout(library.file, name)
+    if TRACING.trace is not None:
+        places = {n: v for n, v in values.items() if isinstance(v, Places)}
+        blocks = []
+        for number in range(count):
+            own = {n: v.array.moved(v.offsets[number]) for n, v in places.items()}
+            blocks.append(layout.bind(library, {**values, **own}))
+        return Several.of(blocks)
     first = {n: v.array if isinstance(v, Places) else v for n, v in values.items()}
     places = {
         n: np.asarray(v.offsets, np.int64) for n, v in values.items() if isinstance(v, Places)
@@ -212,6 +222,18 @@ def grid(counts: Sequence[int], steps: Sequence[int]) -> Any:
     if TRACING.trace is not None:
         return TRACING.trace.grid(counts, steps)
     return grid_of(tuple(counts), tuple(steps))
+
+
+def made(make: Callable[..., Any], names: Sequence[str], /, *args: Any) -> Any:
+    """What is made for sizes, and is the same for the same ones.
+
+    Args:
+        make: called with the others, of which the last is a tuple of the sizes.
+        names: of its attributes that arguments of functions have.
+    """
+    if TRACING.trace is not None:
+        return TRACING.trace.made(make, names, args)
+    return make(*args)
 
 
 @functools.lru_cache(maxsize=32)
@@ -445,10 +467,10 @@ class Layout:
         except (TypeError, ValueError):
             raise self.refuse(name, "a number", repr(value)) from None
 
-    def address(self, name: str, value: Any, optional: bool) -> int:
+    def address(self, name: str, value: Any, optional: bool) -> Any:
         """An address; 0 for None."""
         pointer = 0 if value is None and optional else value
-        if not isinstance(pointer, int) or not (pointer or optional):
+        if not isinstance(pointer, (int, Dim)) or not (pointer or optional):
             raise self.refuse(name, "an address", repr(value))
         return pointer
 

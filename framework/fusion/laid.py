@@ -15,6 +15,16 @@ import numpy as np
 
 from .arguments import NotTracedError, Standing
 
+_FAR = 1 << 20
+"""Products of distances between addresses in this unit fit into 64 bits."""
+
+
+class _Pointer:
+    """Where an array begins, as NumPy and CuPy have it."""
+
+    def __init__(self, address: Any) -> None:
+        self.data = self.ptr = address
+
 
 class Laid(Standing):
     """An array of NumPy without its elements.
@@ -72,13 +82,10 @@ class Laid(Standing):
         return True
 
     @property
-    def ctypes(self) -> Laid:
-        """Itself, for its `data`."""
-        return self
+    def ctypes(self) -> _Pointer:
+        return _Pointer(self.address)
 
-    @property
-    def data(self) -> Any:
-        return self.address
+    data = ctypes
 
     @property
     def end(self) -> Any:
@@ -92,6 +99,19 @@ class Laid(Standing):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise NotTracedError("a function of NumPy")
 
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Functions of NumPy that give views, or look at how arrays lie."""
+        if function is np.broadcast_to:
+            return _broadcast(*args, **kwargs)
+        if function is np.may_share_memory:
+            return _overlap(*args)
+        if function is np.expand_dims:
+            array, axis = args
+            return array[(*[slice(None)] * axis, None, ...)]
+        if function in (np.moveaxis, np.swapaxes):
+            return function.__wrapped__(*args, **kwargs)
+        raise NotTracedError("a function of NumPy")
+
     def __iter__(self) -> Any:
         raise NotTracedError("a loop over elements")
 
@@ -101,21 +121,30 @@ class Laid(Standing):
     def _as(self, shape: Sequence[Any], strides: Sequence[Any], begin: Any = 0) -> Laid:
         return Laid(self.dtype, shape, strides, self.address + begin, self.writeable)
 
+    def moved(self, offset: Any) -> Laid:
+        """The same so many bytes after it."""
+        return self._as(self.shape, self.strides, offset)
+
     def transpose(self, *axes: Any) -> Laid:
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         order = order or range(self.ndim)[::-1]
         return self._as([self.shape[n] for n in order], [self.strides[n] for n in order])
 
+    def swapaxes(self, first: int, second: int) -> Laid:
+        order = list(range(self.ndim))
+        order[first], order[second] = order[second], order[first]
+        return self.transpose(order)
+
     def reshape(self, *shape: Any) -> Laid:
         wanted = list(shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape)
-        if not self.c_contiguous:
-            raise NotTracedError("another shape of elements that lie apart")
         for axis, size in enumerate(wanted):
             if isinstance(size, int) and size == -1:
                 wanted[axis] = self.size // math.prod(wanted[:axis] + wanted[axis + 1 :])
         if math.prod(wanted) != self.size:
             raise NotTracedError("a shape of another size")
-        return self._as(wanted, _contiguous(wanted, self.itemsize))
+        if self.c_contiguous:
+            return self._as(wanted, _contiguous(wanted, self.itemsize))
+        return self._as(wanted, _cut(self.shape, self.strides, wanted))
 
     def view(self, dtype: Any) -> Laid:
         """Bytes as an array of another dtype."""
@@ -140,7 +169,7 @@ class Laid(Standing):
             size, step = self.shape[axis], self.strides[axis]
             axis += 1
             if isinstance(one, slice):
-                if one.step is not None:
+                if one.step not in (None, 1):
                     raise NotTracedError("every other element")
                 first, last = _bound(one.start, size, 0), _bound(one.stop, size, size)
                 begin = begin + first * step
@@ -164,6 +193,51 @@ class LaidGrid(Laid):
     @property
     def end(self) -> Any:
         return self._end
+
+
+def _cut(shape: Sequence[Any], strides: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:
+    """The strides of a shape whose axes are parts of those of another one."""
+    steps: list[Any] = []
+    rest = list(wanted)
+    for size, step in zip(shape, strides, strict=True):
+        parts: list[Any] = []
+        while rest and (not parts or math.prod(parts) != size):
+            parts.append(rest.pop(0))
+        if math.prod(parts) != size:
+            raise NotTracedError("another shape of elements that lie apart")
+        steps += [step * math.prod(parts[n:]) for n in range(1, len(parts) + 1)]
+    if any(size != 1 for size in rest):
+        raise NotTracedError("another shape of elements that lie apart")
+    return [*steps, *[0] * len(rest)]
+
+
+def _broadcast(array: Any, shape: Sequence[Any]) -> Laid:
+    """See `np.broadcast_to`."""
+    new = len(shape) - array.ndim
+    steps: list[Any] = [0] * new
+    for size, own, step in zip(shape[new:], array.shape, array.strides, strict=True):
+        if own != size and own != 1:
+            raise NotTracedError("shapes that do not broadcast")
+        steps.append(step if own == size else 0)
+    return array._as(shape, steps)
+
+
+def _overlap(first: Any, second: Any) -> bool:
+    """Whether the bounds of two arrays overlap; see `np.may_share_memory`."""
+    if not first.size or not second.size:
+        return False
+    bounds = []
+    for array in (first, second):
+        begin = array.ctypes.data
+        if any(step < 0 for step in array.strides):
+            raise NotTracedError("an array that goes back")
+        pairs = zip(array.shape, array.strides, strict=True)
+        bounds.append((begin, begin + sum((n - 1) * step for n, step in pairs) + array.itemsize))
+    (begin, end), (other_begin, other_end) = bounds
+    # Not which of them comes first, which differs from shape to shape: one condition holds for
+    # both. Of memory apart one distance is below 0 and the other one is not.
+    distances = (begin - other_end) // _FAR, (other_begin - end) // _FAR
+    return bool(distances[0] * distances[1] > 0)
 
 
 def _contiguous(shape: Sequence[Any], itemsize: int) -> list[Any]:

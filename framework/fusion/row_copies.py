@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.kernel_args import Call
-from .arguments import bind
+from .arguments import bind, grid, is_host_array
 from .team import ParallelTask, block_task, copy_task, fill_task, library, with_task
 
 _IN_RANGE = "clip"
@@ -66,7 +66,7 @@ def _runs_task(target: Any, source: Any) -> ParallelTask | None:
     """The task of a copy between arrays of which runs of elements lie side by side in both; None
     where these are short, or little is copied, which NumPy does as well."""
     arrays = target, source
-    if library() is None or any(type(array) is not np.ndarray for array in arrays):
+    if library() is None or not all(is_host_array(array) for array in arrays):
         return None
     if target.dtype != source.dtype or target.shape != source.shape or target.nbytes < _LEAST:
         return None
@@ -87,10 +87,8 @@ def _runs_task(target: Any, source: Any) -> ParallelTask | None:
         return None
     fields: dict[str, Any] = {"rows": target.size // run, "bytes": size}
     for name, array in zip(("target", "source"), arrays, strict=True):
-        offsets = np.zeros(lead, np.int64)
-        for number, (count, step) in enumerate(zip(lead, array.strides, strict=False)):
-            offsets += (np.arange(count) * step).reshape(-1, *[1] * (axis - number - 1))
-        fields |= {name: array, f"{name}_step": 1, f"{name}_rows": offsets.reshape(-1)}
+        rows = grid(lead, array.strides[:axis])
+        fields |= {name: array, f"{name}_step": 1, f"{name}_rows": rows}
     return block_task(target.nbytes // 4, bind(library(), "opscope_copy", **fields))
 
 

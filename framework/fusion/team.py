@@ -24,7 +24,7 @@ from ..base.cpu import threads
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
 from ..base.python.cached import cached_property
 from . import native, row_blocks
-from .arguments import Block, Several, bind, lists_of_items
+from .arguments import Block, Several, bind, is_host_array, lists_of_items
 from .row_blocks import ByRows
 
 ITEM_WORK = 280_000
@@ -341,9 +341,7 @@ def copy_task(
     lie side by side.
     """
     arrays = target, source
-    if library() is None or any(
-        type(array) is not np.ndarray or not array.ndim for array in arrays
-    ):
+    if library() is None or any(not is_host_array(array) or not array.ndim for array in arrays):
         return None
     if target.dtype != source.dtype or target.shape[1:] != source.shape[1:]:
         return None

@@ -1,4 +1,4 @@
-"""Kernels for operators over given arrays, the steps of a plan, and what a run reads from a scope.
+"""Kernels for operators over given arrays, and the steps of a plan.
 
 Binding gives every operator its arrays once and takes back one callable without arguments.
 """
@@ -14,12 +14,11 @@ import numpy as np
 
 from ..base.backend import Place
 from ..base.dtypes import FLOATS, HALVES, SINGLE
-from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
+from ..base.errors import OpscopeError, RunError
 from ..base.scope import Scope
-from ..base.shape import ArraySpec, Levels, fits, layout_hint
+from ..base.shape import ArraySpec
 from ..fusion.team import in_order
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
-from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 from .halves import in_float32
 from .plans.kept_factors import Kept
@@ -126,50 +125,6 @@ def _deciding_dtype(op: Operator, specs: Mapping[str, ArraySpec]) -> np.dtype:
                 return dtype
             first = first or dtype
     return first or SINGLE
-
-
-def external_specs(
-    names: Sequence[str], scope: Scope, declared: Mapping[str, VarDecl], where: str
-) -> tuple[dict[str, ArraySpec], dict[str, Levels], tuple[Any, ...]]:
-    """Shapes and dtypes of the variables that a run reads from the scope, offsets, and a signature.
-
-    Raises:
-        VariableError: one is not there or holds no value.
-        ShapeError: one contradicts its declaration.
-    """
-    specs: dict[str, ArraySpec] = {}
-    levels: dict[str, Levels] = {}
-    signature = []
-    for name in names:
-        variable = scope.find(name)
-        if variable is None:
-            hint = nearest(name, scope.visible_names())
-            raise VariableError(f"{where}: the scope has no variable {name!r}{hint}")
-        array = variable.inner
-        if array is None:
-            raise VariableError(f"{where}: variable {name!r} holds no value; feed or initialize it")
-        var = declared.get(name)
-        if var is not None:
-            _check_given(name, array, var, where)
-        specs[name] = (array.shape, array.dtype)
-        offsets = tuple(level.tobytes() for level in variable.offsets)
-        if offsets:
-            levels[name] = variable.offsets
-        # Offsets by their bytes: the schedule of a loop depends on every number of them.
-        signature.append((array.shape, array.dtype, offsets))
-    return specs, levels, tuple(signature)
-
-
-def _check_given(name: str, array: Any, var: VarDecl, where: str) -> None:
-    shape, dtype = var.shape, var.dtype
-    if (shape is None or fits(array.shape, shape)) and (dtype is None or dtype == array.dtype):
-        return
-    wanted = f"{dtype or 'any dtype '}{format_shape(shape)}"
-    given = f"{array.dtype}{format_shape(array.shape)}"
-    raise ShapeError(
-        f"{where}: variable {name!r} wants {wanted} and was given {given}"
-        + layout_hint(array.shape, shape)
-    )
 
 
 FusedBinder = Callable[["BoundSteps", PlanStep], Callable[[], Any] | None]

@@ -29,6 +29,7 @@ from ..ir.kernel_args import RunState
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 from .binding import BoundSteps, FusedBinder
+from .externals import externals_of
 from .plans.constant_factors import constant_factors
 from .plans.kept_factors import kept_factors, written_variables
 from .plans.memory import (
@@ -49,7 +50,7 @@ _COPIED = 1 << 16
 """Bytes up to which a replaced input is copied."""
 _SMALL_RUN = 1 << 28
 """Bytes; smaller runs are not compared with the limit."""
-_SLOW = 30e-6
+_SLOW = 3e-6
 """Seconds of binding a step from which its structs are computed for shapes that follow."""
 _LARGE = 4096
 """Elements of the largest array from which NumPy's BLAS may use threads: its products use them from
@@ -73,17 +74,19 @@ class ScopeValues:
         Raises:
             VariableError: the net writes to an array that is the caller's.
         """
-        arrays = {}
-        for name in self.plan.externals:
-            variable = self.scope.get(name)
-            array = to_place(variable.inner, self.place)
+        names = self.plan.externals
+        variables = externals_of(names, self.scope).variables
+        for variable in variables:
+            array = variable.inner
             # The variable keeps the copy on the device: the next run finds it there and copies
             # nothing.
-            if array is not variable.inner:
-                variable.move(array)
-            arrays[name] = array
-            self._note_owner(variable)
-        return arrays
+            if type(array) is not np.ndarray or self.place.kind != "cpu":
+                moved = to_place(array, self.place)
+                if moved is not array:
+                    variable.move(moved)
+            if variable.borrowed:
+                self._note_owner(variable)
+        return {name: one.inner for name, one in zip(names, variables, strict=True)}
 
     def _note_owner(self, variable: Variable) -> None:
         """Remember whose array an external is, and refuse to write to a borrowed one."""
@@ -120,8 +123,8 @@ class ScopeValues:
         again the steps that read them: the names of the inputs are returned.
         """
         replaced: set[str] = set()
-        for name in self.plan.externals:
-            variable = self.scope.get(name)
+        names = self.plan.externals
+        for name, variable in zip(names, externals_of(names, self.scope).variables, strict=True):
             mine = arrays[name]
             if variable.inner is mine:
                 continue
@@ -263,19 +266,16 @@ class FrameMemory:
 
     def make_views(self) -> None:
         """Cut the views of other variables out of the arrays that these have now."""
-        for name, var in self.plan.declared.items():
-            view = var.view
-            if view is not None and name in self.plan.specs and view.base in self.arrays:
+        for name in self.plan.views:
+            view = self.plan.declared[name].view
+            if view is not None and view.base in self.arrays:
                 base = self.arrays[view.base]
                 rows, cols = view_slices(name, view, base.shape)
                 self.arrays[name] = base[rows, cols]
 
     def with_views(self, names: set[str]) -> set[str]:
         """Some variables, and the views of them."""
-        declared = self.plan.declared.values()
-        return names | {
-            var.name for var in declared if var.view is not None and var.view.base in names
-        }
+        return names | {name for name, base in self.plan.views.items() if base in names}
 
 
 class Frame(BoundSteps):
@@ -299,6 +299,7 @@ class Frame(BoundSteps):
     _writes: Sequence[Variable] = ()  # large variables from outside that a run writes to
     traces: Traces | None = None
     _recording: Recording | None = None
+    _dropped = 0  # of the kept weights, when the frame was bound
     _leaves_lists = True  # whether a call is none that a team can run
     _joined: tuple[Sequence[Callable[[], Any]], Sequence[int]] | None = None
 
@@ -326,8 +327,8 @@ class Frame(BoundSteps):
             self.least_cost = 0 if self.makes_lists else self.least_cost
             if self.prepared is None:
                 self.kept = kept_factors(plan, scope, self._writes)
-            held = self.prepared or self.joined or plan.views or any(plan.offsets.values())
-            if plan.options.rebind and not held:
+                self._dropped = 0 if self.kept is None else len(self.kept.dropped)
+            if plan.options.rebind and not (self.prepared or self.joined or plan.views):
                 self.traces = plan.traces.setdefault(scope.root, Traces())
         else:
             self._computed = [self._values.variable(name) for name in plan.live_out]
@@ -443,7 +444,8 @@ class Frame(BoundSteps):
         if chains.HOT.value:
             hot.look()
         # Before the first call: a weight may have been set since the last run.
-        if self.kept is not None and (exposed := self.kept.refresh()):
+        if self.kept is not None and (exposed := self.kept.refresh(self._dropped)):
+            self._dropped = len(self.kept.dropped)
             self._bind_again(exposed)
         if self._joined is None:
             self._joined = self._in_few_calls()

@@ -32,8 +32,9 @@ from ..passes.backward import build_backward
 from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
-from .binding import BoundSteps, CannotFuseError, external_specs
+from .binding import BoundSteps, CannotFuseError
 from .executor import Frame, drop_outgrown
+from .externals import externals_of
 from .net import Net, check_live_out, check_places, register_net
 from .plans.memory import workspace_of
 from .plans.plan import Grouping, Plan, PlanStep, Range, analyze, make_plan, plan_options
@@ -422,7 +423,8 @@ class PlainNet(Net):
         first, last = self._check_range(begin, end)
         span = self._range(first, last, context.live_out)
         place = context.device or scope.place
-        known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
+        outside = externals_of(span.externals, scope)
+        known, offsets, signature = outside.specs(self.vars, self._title())
         frames = scope.bound.setdefault("frames", {})
         if key not in frames:
             frames[key] = BoundedCache(self._most_shapes, attrgetter("nbytes"), Frame.release)
@@ -516,7 +518,7 @@ class PlainNet(Net):
             VariableError, ShapeError: as `run`; nothing in the scope has changed then.
         """
         span = self._range(0, len(self.operators), None)
-        known, offsets, _ = external_specs(span.externals, scope, self.vars, self._title())
+        known, offsets, _ = externals_of(span.externals, scope).specs(self.vars, self._title())
         plan = make_plan(span, known, self.vars, Options(fuse=False), offsets=offsets)
         for op in self.operators:
             for name in op.output_vars():

@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
+from operator import is_not
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -19,10 +21,9 @@ from ..base.cpu.threads import most_threads
 from ..base.errors import RunError
 from ..base.many_dims import ManyDims
 from ..fusion.arguments import NotTracedError
-from ..fusion.team import run_together, task_of
 from .binding import BoundSteps
 from .plans.plan import PlanStep
-from .tracing import Operands, Traced, flags_of
+from .tracing import Bound, Operands, Traced, flags_of
 
 _log = logging.getLogger(__name__)
 
@@ -63,14 +64,23 @@ class _Joint:
         self._fixed_of, self._fixed_at, self._fixed = np.array(fixed, np.int64).reshape(-1, 3).T
         self._dims = ManyDims([one.table for one in traced], places)
         self._words = np.concatenate([one.words for one in traced])
-        self._begins = list(accumulate([len(one.words) for one in traced], initial=0))
+        begins_of = list(accumulate([len(one.words) for one in traced], initial=0))
+        self._bytes = [8 * begin for begin in begins_of]
         self._at = np.concatenate(
-            [one.at + begin for one, begin in zip(traced, self._begins, strict=False)]
+            [one.at + begin for one, begin in zip(traced, begins_of, strict=False)]
         )
-        counts = accumulate([len(one.table.values[0]) for one in traced], initial=0)
-        self._numbers = [slice(*ends) for ends in pairwise(counts)]
+        self._steps_of = np.repeat(np.arange(len(steps)), [len(many) for many in steps.values()])
+        self._fixed_names = list(dict.fromkeys([n for one in traced for n in one.operands.fixed]))
+        self._served: tuple[Any, list[Any], np.ndarray] | None = None
+        self._sizes, self._numbers = (
+            [slice(*ends) for ends in pairwise(accumulate(counts, initial=0))]
+            for counts in (
+                [len(one.table.values[0]) for one in traced],
+                [len(one.table.values[2]) for one in traced],
+            )
+        )
 
-    def bound(self, frame: Any) -> dict[int, tuple[Traced, _Call]]:
+    def bound(self, frame: Any) -> dict[int, tuple[Traced, Bound, _Call]]:
         """The steps of a frame whose shapes the traces serve, by key."""
         row = self._row(frame.arrays)
         if row is None:
@@ -98,37 +108,50 @@ class _Joint:
         row[self._steps], rests = np.divmod(row[self._steps], np.array(itemsizes, np.int64))
         return None if rests.any() else row
 
-    def _bound(self, frame: Any, row: np.ndarray) -> dict[int, tuple[Traced, _Call]]:
+    def _bound(self, frame: Any, row: np.ndarray) -> dict[int, tuple[Traced, Bound, _Call]]:
         dims = self._dims
         numbers, met = dims.numbers(row)
         met[self._fixed_of[row[self._fixed_at] != self._fixed]] = False
+        chosen = (met & self._serving(frame)).nonzero()[0]
+        chosen = chosen[np.unique(self._steps_of[chosen], return_index=True)[1]].tolist()
         sizes = dims.values[0].values(numbers).tolist()
-        threads = most_threads()
         words = self._words.copy()
-        own = words.ctypes.data
-        memory: dict[int, tuple[int, list[Any]]] = {}
-        late = [0] * (self._late[-1] - self._late[0])
-        for number in met.nonzero()[0].tolist():
-            one, key = self._traced[number], self._keys[number]
-            if key in memory or one.threads != threads or not one.serves(frame):
+        begin = words.ctypes.data
+        bound: list[Bound] = []
+        for number in chosen:
+            one = self._traced[number]
+            own = begin + self._bytes[number]
+            late = self._late[number]
+            row[late] = own
+            if one.later == 1:
+                bound.append(Bound(words, own, [], []))
                 continue
-            frame._pool.restart()
-            parts = one.memory(frame, iter(sizes[self._numbers[number]][1:]))
-            memory[key] = number, parts
-            addresses = [own + 8 * self._begins[number], *[part.ctypes.data for part in parts]]
-            begin = self._late[number] - self._late[0]
-            late[begin : begin + len(addresses)] = addresses
-        row[self._late[0] :] = late
+            places, owners = one.memory(frame, iter(sizes[self._sizes[number]]))
+            row[late + 1 : late + 1 + len(places)] = [address for address, _ in places]
+            bound.append(Bound(words, own, places, owners))
         dims.put(row, numbers)
         words[self._at] = dims.values[1].values(numbers)
-        found: dict[int, tuple[Traced, _Call]] = {}
-        for key, (number, parts) in memory.items():
-            begin, end = self._begins[number : number + 2]
+        given = dims.values[2].values(numbers).tolist()
+        arrays = frame.arrays
+        found: dict[int, tuple[Traced, Bound, _Call]] = {}
+        for number, parts in zip(chosen, bound, strict=True):
             one = self._traced[number]
-            (work, *_) = sizes[self._numbers[number]]
-            task = one.task(frame, words[begin:end], own + 8 * begin, work, parts)
-            found[key] = one, run_together([task])
+            call = one.call(parts, iter(given[self._numbers[number]]), arrays)
+            found[self._keys[number]] = one, parts, call
         return found
+
+    def _serving(self, frame: Any) -> np.ndarray:
+        """Which traces are of the parameters and packed weights of a frame."""
+        arrays = [frame.arrays[name] for name in self._fixed_names]
+        kept = frame.kept
+        # Weak: it holds variables, and so the scopes of which the traces are kept while they live.
+        state = kept and (ref(kept), len(kept.dropped)), most_threads()
+        known = self._served
+        if known is None or known[0] != state or any(map(is_not, known[1], arrays)):
+            serving = [one.threads == state[-1] and one.serves(frame) for one in self._traced]
+            # All at once: frames of several threads ask.
+            self._served = known = state, arrays, np.array(serving, bool)
+        return known[2]
 
 
 def _ranges(ranges: Sequence[tuple[int, int]]) -> np.ndarray:
@@ -164,18 +187,18 @@ class StepTraces:
             self._joint = _Joint({0: self.traced})
         return next((self.checked(frame, *one) for one in self._joint.bound(frame).values()), None)
 
-    def checked(self, frame: Any, traced: Traced, call: _Call) -> _Call:
+    def checked(self, frame: Any, traced: Traced, bound: Bound, call: _Call) -> _Call:
         """A call that a trace has bound.
 
         Raises:
             RunError: with OPSCOPE_VERIFY=1, where the kernel binds the step to something else.
         """
         if frame.plan.options.verify:
-            self._check(traced, frame, call)
+            self._check(traced, frame, bound, call)
         return call
 
-    def _check(self, traced: Traced, frame: Any, call: _Call) -> None:
-        if not traced.agrees(call, BoundSteps._bind(frame, self._step)):
+    def _check(self, traced: Traced, frame: Any, bound: Bound, call: _Call) -> None:
+        if not traced.agrees(bound, call, BoundSteps._bind(frame, self._step)):
             raise RunError(self._disagreement(frame))
 
     def _disagreement(self, frame: Any) -> str:
@@ -208,7 +231,7 @@ class StepTraces:
             self._failed = True
             return
         again = _Joint({0: [traced]}).bound(frame)
-        if again and traced.agrees(again[0][1], call):
+        if again and traced.agrees(again[0][1], again[0][2], call):
             self.traced.append(traced)
             return
         self._failed = True
@@ -224,7 +247,7 @@ def note(frame: Any, step: PlanStep, call: _Call) -> None:
         # What holds nets, or runs in Python, may keep what stands for arrays.
         plain = all(op.signature() is not None for op in step.operators)
         operands = Operands(frame.plan, step, frame.arrays)
-        suits = plain and task_of(call) is not None and operands.suits(frame.arrays)
+        suits = plain and operands.suits(frame.arrays)
         frame.traces[id(step)] = StepTraces(frame, step, operands if suits else None)
     else:
         traces.add(frame, call)
@@ -233,11 +256,12 @@ def note(frame: Any, step: PlanStep, call: _Call) -> None:
 def bound(frame: Any) -> dict[int, _Call]:
     """The steps of a frame, by id, whose shapes traces serve."""
     known = frame.traces
-    steps = {key: traces for key, traces in list(known.items()) if traces and traces.traced}
-    count = sum([len(traces.traced) for traces in steps.values()])
+    count = sum([len(traces.traced) for traces in known.values() if traces])
     if not count:
         return {}
     if known.joint is None or known.joint.count < count:
-        known.joint = _Joint({key: list(traces.traced) for key, traces in steps.items()})
+        known.joint = _Joint({key: list(one.traced) for key, one in known.items() if one})
     found = known.joint.bound(frame)
+    if not frame.plan.options.verify:
+        return {key: call for key, (_, _, call) in found.items()}
     return {key: known[key].checked(frame, *one) for key, one in found.items()}

@@ -9,13 +9,14 @@ and what the kernel decided by them is a list of conditions.
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from bisect import bisect_right
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -31,7 +32,9 @@ from ..ir.infer import infer_one
 from .binding import BoundSteps
 from .plans.memory import memory_of, no_panels
 from .plans.plan import Plan, PlanStep
+from .traced_calls import bound_calls, leaves, same_calls, traced_calls
 
+_Call = Callable[[], Any]
 _FLAGS = ALIGNED | WRITEABLE
 """Those that the fields of a step depend on, as well as on sizes."""
 
@@ -201,6 +204,12 @@ class Trace:
             return grid_of(tuple(counts), tuple(steps))
         return LaidGrid(counts, steps, self._later("grid", tuple(counts), tuple(steps)))
 
+    def made(self, make: Callable[..., Any], names: Sequence[str], args: tuple[Any, ...]) -> Any:
+        """See `arguments.made`."""
+        if not any(isinstance(one, Dim) for one in args[-1]):
+            return make(*args)
+        return SimpleNamespace(**{name: self._later("made", (make, name), args) for name in names})
+
     def held(self, key: Any, make: Callable[[], Any]) -> Laid:
         """See `memory_of`: frames ask for it again."""
         size = make().nbytes
@@ -213,7 +222,8 @@ class Trace:
 
     def take(self, shape: tuple[Any, ...], dtype: np.dtype) -> Laid:
         """See `ScratchPool`."""
-        return Laid.side_by_side(dtype, shape, self._later("scratch", shape, dtype))
+        size = math.prod(shape) * dtype.itemsize
+        return Laid.side_by_side(dtype, shape, self._later("scratch", (size,), None))
 
 
 class _TracedSteps(BoundSteps):
@@ -244,6 +254,12 @@ class _TracedSteps(BoundSteps):
         self.queries = None if frame.kept is None else _Queries(frame.kept)
         self.kept = cast(Any, self.queries)
         self.least_cost = frame.least_cost
+
+    def offsets(self, name: str) -> tuple[np.ndarray, ...]:
+        """See `BoundSteps.offsets`; where rows are of sequences, kernels look at their numbers."""
+        if super().offsets(name):
+            raise NotTracedError("offsets of sequences")
+        return ()
 
 
 def _shares_nothing(memory: Any, key: Any) -> None:
@@ -320,6 +336,20 @@ def flags_of(array: Any) -> int:
     return array.flags.num & _FLAGS
 
 
+class Bound(NamedTuple):
+    """What a frame has of a traced step.
+
+    Attributes:
+        words: of the structs of all steps. own: where those of this one lie.
+        places: address and bytes of the memory that it has beside its arrays. owners: of that.
+    """
+
+    words: np.ndarray
+    own: int
+    places: list[tuple[int, int]]
+    owners: list[Any]
+
+
 class Traced:
     """A step that was traced: what its structs are for any sizes that meet the conditions.
 
@@ -330,10 +360,11 @@ class Traced:
         operands: its variables. flags: of their arrays.
         fixed_sizes: places and values of the sizes that do not vary.
         threads: that all frames have.
-        table: the conditions; values are the numbers of `later`, after the work, and the words.
+        table: the conditions; values are the numbers of `later`, the words, and the numbers of
+            `calls`.
+        calls: what the step does.
         words: of the structs; others are computed, at the places `at`.
         later: how many addresses come after the sizes: of the words, and of `memory`.
-        items: functions, and bytes from the begin of the words to their arguments.
 
     Raises:
         NotTracedError: it cannot be traced.
@@ -355,36 +386,28 @@ class Traced:
         ]
 
     def _take(
-        self,
-        trace: Trace,
-        task: ParallelTask | None,
-        asked: list[Any] | None,
-        laid: Mapping[str, Any],
+        self, trace: Trace, call: _Call, asked: list[Any] | None, laid: Mapping[str, Any]
     ) -> None:
         """Note what a binding gave."""
-        if task is None or task.check is not None:
-            raise NotTracedError("no plain list of native functions")
-        self._rows = _rows_of(task, {id(array): name for name, array in laid.items()})
+        names = {id(array): name for name, array in laid.items()}
+        fixed = list(self.operands.fixed.values())
+        self.calls = traced_calls(call, trace.own, names, fixed)
         dims = trace.dims
-        self.items = []
-        for function, address in task.items:
-            away = address - trace.own
-            if not isinstance(address, Dim) or isinstance(away, Dim):
-                raise NotTracedError("an argument that was bound before")
-            self.items.append((function, away))
         late = range(len(trace.sizes), len(trace.sizes) + len(trace.later))
         if dims.pinned or dims.decided_by(late):
             raise NotTracedError("a decision that holds for these sizes alone")
         self.later = len(trace.later)
         self._memory = trace.later[1:]
-        numbers = [task.work]
-        for kind, *given in self._memory:
-            numbers += given[0] if kind != "held" else ()
-            numbers += given[1] if kind == "grid" else ()
+        numbers = [number for _, *given in self._memory for number in _sizes_of(*given)]
         self.at = np.array([n for n, one in enumerate(trace.words) if isinstance(one, Dim)], int)
-        self.table = Table(dims, numbers, [trace.words[n] for n in self.at])
+        self.table = Table(
+            dims,
+            numbers,
+            [trace.words[n] for n in self.at],
+            [number for one in self.calls for number in one.numbers],
+        )
         self.words = np.array([0 if isinstance(o, Dim) else o for o in trace.words], np.int64)
-        self._owners = _owners(task.memory)
+        self._owners = [owner for leaf in leaves(call) for owner in _owners(task_of(leaf))]
         self._asked = asked
         self._made = {n for n, word in enumerate(trace.words) if type(word) is _Address}
         self._begins = [*trace.begins, len(trace.words)]
@@ -398,76 +421,106 @@ class Traced:
             getattr(kept, name)(*args) is answer for name, args, answer in self._asked or ()
         )
 
-    def memory(self, frame: Any, numbers: Iterator[int]) -> list[Any]:
-        """The memory that the step has beside its arrays.
+    def memory(self, frame: Any, numbers: Iterator[int]) -> tuple[list[tuple[int, int]], list[Any]]:
+        """What the step has beside its arrays: memory, and what is made for its sizes.
 
         Args:
-            numbers: of its sizes.
+            numbers: of the sizes.
+
+        Returns:
+            Address and bytes of each, and owners.
         """
-        memory: list[Any] = []
+        places: list[tuple[int, int]] = []
+        owners: list[Any] = []
+        frame._pool.restart()
         for kind, first, second in self._memory:
-            if kind == "held":
-                memory.append(memory_of(first, second))
+            if kind == "scratch":
+                size = next(numbers)
+                places.append((frame._pool.place(size), size))
                 continue
-            shape = tuple([next(numbers) for _ in first])
-            if kind == "grid":
-                memory.append(grid_of(shape, tuple([next(numbers) for _ in second])))
+            if kind == "made":
+                made = first[0](*second[:-1], tuple([next(numbers) for _ in second[-1]]))
+                places.append((getattr(made, first[1]), 0))
+                owners.append(made)
+                continue
+            if kind == "held":
+                array = memory_of(first, second)
             else:
-                memory.append(frame.scratch(shape, second))
-        return memory
+                shape = tuple([next(numbers) for _ in first])
+                array = grid_of(shape, tuple([next(numbers) for _ in second]))
+            places.append((array.ctypes.data, array.nbytes))
+            owners.append(array)
+        return places, owners
 
-    def task(
-        self, frame: Any, words: np.ndarray, own: int, work: int, memory: Sequence[Any]
-    ) -> ParallelTask:
-        """The work of the step.
+    def call(self, bound: Bound, numbers: Iterator[int], arrays: Mapping[str, Any]) -> _Call:
+        """The step, bound.
 
         Args:
-            words: of its structs. own: where these lie. memory: see there.
+            bound: its structs and memory. numbers: of its calls. arrays: of the frame.
         """
-        arrays = frame.arrays
-        items = tuple([(function, own + away) for function, away in self.items])
-        used = [arrays[name] for name in self.operands.ranks]
-        rows = None
-        if self._rows is not None:
-            make, bound, names = self._rows
-            rows = partial(make, bound, [arrays[name] for name in names])
-        return ParallelTask(items, work, (words, memory, used, self._owners), rows)
+        # The mapping, not its arrays: the frame drops inputs that are large.
+        held = bound.words, bound.owners, arrays, self._owners
+        return bound_calls(self.calls, arrays, bound.own, numbers, held)
 
-    def agrees(self, call: Any, other: Any) -> bool:
+    def agrees(self, bound: Bound, call: Any, other: Any) -> bool:
         """Whether a step is bound to the same by a trace and by its kernel: `call` and `other`."""
-        ours, theirs = call.task, task_of(other)
-        if theirs is None or [one for one, _ in ours.items] != [one for one, _ in theirs.items]:
+        ours, theirs = leaves(call), leaves(other)
+        return len(ours) == len(theirs) and all(
+            self._agree(bound, *pair) for pair in zip(ours, theirs, strict=True)
+        )
+
+    def _agree(self, bound: Bound, call: Any, other: Any) -> bool:
+        """As `agrees`, of one of the calls that it consists of."""
+        ours, theirs = task_of(call), task_of(other)
+        if ours is None or theirs is None:
+            return ours is theirs and same_calls(call, other)
+        if [one for one, _ in ours.items] != [one for one, _ in theirs.items]:
             return False
-        words, later, *_ = ours.memory
-        own = words.ctypes.data
-        # Where no frame is being bound, each asks for another one.
-        held = [one for one, (kind, *_) in zip(later, self._memory, strict=True) if kind == "held"]
+        own, size = bound.own, 8 * self._begins[-1]
+        words = ctypes.string_at(own, size)
+        later = list(zip(self._memory, bound.places, strict=True))
+        # Where no frame is being bound, each asks for other memory.
+        any_of = [place for (kind, *_), place in later if kind in ("held", "scratch")]
+        grids = [place for (kind, *_), place in later if kind == "grid"]
+        # Two threads that make the same at the same time have one each.
+        made = {address for (kind, *_), (address, _) in later if kind == "made"}
         pairs = [(a - own, b) for (_, a), (_, b) in zip(ours.items, theirs.items, strict=True)]
         for away, address in pairs:
             begin = away // 8
             end = self._begins[bisect_right(self._begins, begin)]
             given = np.frombuffer(ctypes.string_at(address, 8 * (end - begin)), np.int64)
-            for at, other_word in enumerate(given.tolist(), begin):
-                mine = int(words[at])
-                if mine == other_word or at in self._made:
+            mine_all = np.frombuffer(words, np.int64)[begin:end].tolist()
+            for at, (mine, other_word) in enumerate(
+                zip(mine_all, given.tolist(), strict=True), begin
+            ):
+                if mine == other_word or mine in made or at in self._made:
                     continue
-                if any(0 <= mine - one.ctypes.data < one.nbytes for one in held):
+                if any(0 <= mine - begins < nbytes for begins, nbytes in any_of):
                     continue
-                if 0 <= mine - own < words.nbytes:
+                if 0 <= mine - own < size:
                     pairs.append((mine - own, other_word))
                 elif not any(
-                    mine == one.ctypes.data
-                    and one.tobytes() == ctypes.string_at(other_word, one.nbytes)
-                    for one in later
+                    mine == begins
+                    and ctypes.string_at(mine, nbytes) == ctypes.string_at(other_word, nbytes)
+                    for begins, nbytes in grids
                 ):
                     return False
         return bool(ours.work == theirs.work)
 
 
+def _sizes_of(first: Any, second: Any) -> list[Any]:
+    """The sizes of memory that a step asks for, or of what is made."""
+    if callable(second):  # held
+        return []
+    if second is None:  # scratch
+        return list(first)
+    return [*first, *second] if not callable(first[0]) else list(second[-1])
+
+
 def _bound_to(
     frame: Any, trace: Trace, step: PlanStep, laid: dict[str, Any]
-) -> tuple[ParallelTask | None, list[Any] | None]:
-    """The task that a step is bound to for what stands for its arrays, and what was asked about
+) -> tuple[_Call, list[Any] | None]:
+    """The call that a step is bound to for what stands for its arrays, and what was asked about
     weights that stay packed.
 
     Raises:
@@ -477,18 +530,18 @@ def _bound_to(
     try:
         steps = _TracedSteps(frame, trace, step, laid)
         with no_panels():
-            task = task_of(steps._bind(step))
+            call = steps._bind(step)
     except Exception as error:  # a kernel may do anything with what stands for arrays
         raise NotTracedError(f"{error!r}") from error
     finally:
         TRACING.trace = None
-    return task, None if steps.queries is None else steps.queries.asked
+    return call, None if steps.queries is None else steps.queries.asked
 
 
-def _owners(memory: Any) -> list[Any]:
+def _owners(task: ParallelTask | None) -> list[Any]:
     """What must stay in memory as long as a task runs, without what stands for arrays."""
     found: list[Any] = []
-    rest = [memory]
+    rest = [] if task is None else [task.memory]
     while rest:
         one = rest.pop()
         if isinstance(one, (list, tuple)):
@@ -498,15 +551,3 @@ def _owners(memory: Any) -> list[Any]:
         elif one is not None and not isinstance(one, Laid):
             found.append(one)
     return found
-
-
-def _rows_of(task: ParallelTask, names: Mapping[int, str]) -> tuple[Any, Any, list[str]] | None:
-    """What finds a loop in blocks of rows: a function, the loop, its variables; None without it."""
-    if task.rows is None:
-        return None
-    if not isinstance(task.rows, partial):
-        raise NotTracedError("blocks of rows")
-    bound, arrays = task.rows.args
-    if arrays[bound.loop.stores[0][0]].ndim != 2:
-        return None  # no matrices: nothing that `by_rows` finds
-    return task.rows.func, bound, [names[id(array)] for array in arrays]

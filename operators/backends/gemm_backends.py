@@ -81,7 +81,8 @@ def _with_kept(bind: Callable[..., Call], weights: str, *more: Callable[..., Cal
         if kept is None or k.prepared is not None or not kept.holds(k[weights]):
             return None
         columns = len(k[weights]) if k.attrs.get("transpose_y") else k[weights].shape[1]
-        if k["out"].size // columns not in _ROWS or _packed_gemm.library() is None:
+        fits = _ROWS.start <= k["out"].size // columns < _ROWS.stop
+        if not fits or _packed_gemm.library() is None:
             return None
         by_mkl = _mkl.library() is not None
         other = _mkl.product if by_mkl else _blas.product

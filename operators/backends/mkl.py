@@ -197,7 +197,7 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
         gemm, addresses = parts.one(_gemm, arrays, how, factors)
         return in_order(*parts.copying_bias(out, bias, _GemmCall(gemm, addresses, arrays)))
     gemms, addresses, task = parts.product(_gemm, arrays, how, factors, bias)
-    if len(gemms) == 1 and bias is None:
+    if len(gemms) == 1 and bias is None and isinstance(gemms[0], Gemm):
         return team.with_task(_GemmCall(gemms[0], addresses[0], arrays), task)
     return team.run_together([task])
 

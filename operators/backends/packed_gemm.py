@@ -19,7 +19,7 @@ import numpy as np
 
 from ...framework.base.cpu.cores import is_intel
 from ...framework.fusion import native, team
-from ...framework.fusion.arguments import Block, bind
+from ...framework.fusion.arguments import Block, bind, is_host_array
 from ...framework.fusion.libraries import Library
 from . import bf16_gemm, parts
 
@@ -137,7 +137,7 @@ def shared_pays(prepared: Prepared, factor: Any) -> bool:
 def suited(a: Any, b: Any, out: Any, bias: Any, by: Any) -> bool:
     """Whether the memory of a product suits tiles."""
     arrays = [a, b, out] if bias is None else [a, b, out, bias]
-    if any(type(x) is not np.ndarray or x.dtype != out.dtype for x in arrays):
+    if any(not is_host_array(x) or x.dtype != out.dtype for x in arrays):
         return False
     if not a.size or not b.size or not all(array.flags.aligned for array in arrays):
         return False

@@ -6,6 +6,8 @@ shape and on `most_threads`, not on the number of threads at work, and neither d
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -15,7 +17,7 @@ import numpy as np
 from ...framework.base.cpu.threads import most_threads
 from ...framework.base.dtypes import NAMES
 from ...framework.fusion import arguments, team
-from ...framework.fusion.arguments import Several
+from ...framework.fusion.arguments import Several, is_traced
 from ...framework.ir.kernel_args import Call
 from ..linear.matmul import Product
 
@@ -98,7 +100,8 @@ def one(
     """The code of a product of `layouts` how, and the four addresses that it is called with."""
     transposed, steps = how
     sizes = (*arrays[2].shape, arrays[0].shape[1], *steps)
-    gemm = make(NAMES[arrays[2].dtype], transposed, factors, sizes)
+    names = "handle", "address"
+    gemm = arguments.made(make, names, NAMES[arrays[2].dtype], transposed, factors, sizes)
     return gemm, (gemm.handle, *(array.ctypes.data for array in arrays))
 
 
@@ -121,7 +124,7 @@ def product(
         fields = {"function": gemm.address, "handle": gemm.handle, "a": a[rows], "b": b[:, cols]}
         fields |= {"c": block, "bias": start, "rows": 0, "bytes": 0, "step": 0}
         if start is not None:
-            fields |= {"rows": len(block), "bytes": start.nbytes, "step": block.strides[0]}
+            fields |= {"rows": block.shape[0], "bytes": start.nbytes, "step": block.strides[0]}
         products.append(arguments.bind(team.library(), "gemm_part", **fields))
         memory.append(gemm)
         places.append(addresses)
@@ -159,9 +162,12 @@ def stacked(make: MakeGemm[Gemm], most: int | None, a: Any, b: Any, out: Any) ->
     return team.run_together([team.parts_task(products, len(places) * m * n * k, gemm)])
 
 
-def offsets_in(stack: Any, places: list[tuple[int, ...]]) -> np.ndarray:
+def offsets_in(stack: Any, places: list[tuple[int, ...]]) -> Any:
     """Bytes from the begin of a stack to the arrays at some places of it."""
-    return np.array(places, np.int64) @ np.array(stack.strides[: len(places[0])], np.int64)
+    steps = stack.strides[: len(places[0])]
+    if not is_traced(stack):
+        return np.array(places, np.int64) @ np.array(steps, np.int64)
+    return [sum(map(operator.mul, place, steps)) for place in places]
 
 
 def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:
@@ -183,7 +189,8 @@ def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:
 def _spans(size: int, count: int, unit: int) -> list[slice]:
     # Whole vectors to each part: the edge of a part would be computed number by number.
     step = -(-size // (count * unit)) * unit
-    return [slice(begin, min(begin + step, size)) for begin in range(0, size, step)]
+    begins = itertools.takewhile(lambda begin: begin < size, (n * step for n in range(count)))
+    return [slice(begin, min(begin + step, size)) for begin in begins]
 
 
 Find = Callable[[Any, Any, Any, float, Any, Any], team.ParallelTask | None]

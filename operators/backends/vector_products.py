@@ -84,7 +84,9 @@ def suits_few(a: Any, b: Any, by_mkl: bool = False) -> bool:
     if by_mkl and (size != 4 or b.size < _LARGE or k < _LONG):
         return False
     least = _SOME * size if k * size >= _DEEP * n else 2
-    return least <= len(a) <= _MANY and k >= _SHORTEST and n >= _NARROWEST and b.size >= _SMALLEST
+    return (
+        least <= a.shape[0] <= _MANY and k >= _SHORTEST and n >= _NARROWEST and b.size >= _SMALLEST
+    )
 
 
 def task(
@@ -96,7 +98,7 @@ def task(
         how: see `parts.layouts`. factors: alpha and beta; with `bias` the latter is 1.
     """
     a, b, out = arrays
-    if len(out) != 1 or how[0] != (0, 0) or b.size < _LEAST:
+    if out.shape[0] != 1 or how[0] != (0, 0) or b.size < _LEAST:
         return None
     kernels = native.typed("vector_products", out.dtype)
     if kernels is None:

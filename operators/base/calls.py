@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import same_memory
+from ...framework.fusion.arguments import is_host_array
 from ...framework.ir.kernel_args import Call, KernelArgs
 
 
@@ -18,7 +19,7 @@ def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
 
 def is_whole(array: Any) -> bool:
     """Whether C functions take an array as it lies: of NumPy, aligned, in one piece."""
-    return type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
+    return is_host_array(array) and array.flags.c_contiguous and array.flags.aligned
 
 
 def copying(xp: Any, source: Any, target: Any) -> Call | None:
@@ -51,6 +52,8 @@ def reducing(xp: Any, source: Any, target: Any) -> Call | None:
     packed = source.flags.c_contiguous and reduced.flags.c_contiguous
     if leading and packed and source.size and reduced.ndim:
         return row_sums(xp, source.reshape(-1, reduced.size), reduced.reshape(-1))
+    if xp is np:
+        return partial(np.add.reduce, source, axis=axes, out=reduced)
     return partial(source.sum, axis=axes, out=reduced)
 
 

@@ -198,6 +198,5 @@ def global_avg_pool(k: KernelArgs) -> Call | None:
     work = Work(x.dtype)
     fields = dict(zip(_SIZES, images.shape, strict=True))
     fields |= dict(zip(_STEPS, steps(images), strict=True))
-    factor = 1 / (images.shape[2] * images.shape[3])
-    work.add("pooling", "plane_means", x.size * _WORK, x=images, out=out, factor=factor, **fields)
+    work.add("pooling", "plane_means", x.size * _WORK, x=images, out=out, **fields)
     return work.call()

@@ -151,7 +151,7 @@ def _mean(k: KernelArgs, out: Any) -> Any:
 
 def _share(elements: int, results: int, dtype: np.dtype) -> Any:
     """1 / count, the weight of one element in a mean; NaN for no elements."""
-    return dtype.type(results / elements if elements else "nan")
+    return dtype.type(1 / (elements // results) if elements else "nan")
 
 
 @reduce_mean.backward("x")(channels_last=(("x_grad",),))

@@ -21,6 +21,7 @@ from ...base.scope import Scope, Variable
 from ...base.untrusted.limits import physical_memory
 from ...fusion.team import ParallelTask, run_together
 from ...ir.desc import INPUT
+from ..externals import externals_of
 from .plan import Plan
 
 _LEAST, _LEAST_FILTERS = 1 << 11, 1 << 8
@@ -28,6 +29,8 @@ _LEAST, _LEAST_FILTERS = 1 << 11, 1 << 8
 _MOST = physical_memory() // 16
 """Bytes that are packed for a plan; what is more is multiplied as it lies. A transformer of 400 MB
 takes a fifth less time when all of it is packed."""
+_MOST_KEPT = 16
+"""Forms of nets whose weights a scope remembers."""
 
 
 class Packs:
@@ -65,13 +68,17 @@ class Packs:
 
 
 class Kept:
-    """The weights of a frame that may be packed.
+    """The weights that may be packed, of the frames of a net in a scope.
 
     Args:
-        variables: by name; their arrays are what products of the frame read.
+        variables: by name; their arrays are what products of the frames read.
+
+    Attributes:
+        dropped: names of those that are kept no more, as somebody may hold their array.
     """
 
     def __init__(self, variables: Mapping[str, Variable]) -> None:
+        self.dropped: list[str] = []
         self._variables = dict(variables)
         self._names = {one.inner.ctypes.data: name for name, one in variables.items()}
         self._used: dict[str, Packs] = {}
@@ -117,26 +124,34 @@ class Kept:
         if name in self._variables:
             self._variables[name].exposed = True
 
-    def refresh(self) -> set[str]:
+    def refresh(self, seen: int) -> set[str]:
         """Pack again what has changed.
 
+        Args:
+            seen: how many were `dropped` when a frame asked last.
+
         Returns:
-            Names of weights that are kept no more, as somebody may hold their array: what reads
-            them is to be bound again.
+            Names of those dropped since: what reads them is to be bound again.
         """
-        exposed: set[str] = set()
-        for name, packs in self._used.items():
+        for name, packs in list(self._used.items()):
             variable = self._variables[name]
             if variable.exposed:
-                exposed.add(name)
+                # For good: who holds the array may write at any time, and nothing tells.
+                variable.packs = None
+                del self._variables[name], self._used[name]
+                del self._names[variable.inner.ctypes.data]
+                self.dropped.append(name)
             elif packs.stamp != variable.stamp:  # in nearly all runs nothing has changed
                 packs.refresh()
-        for name in exposed:
-            # For good: who holds the array may write at any time, and nothing tells.
-            variable = self._variables.pop(name)
-            variable.packs = None
-            del self._used[name], self._names[variable.inner.ctypes.data]
-        return exposed
+        return set(self.dropped[seen:])
+
+    def serves(self, variables: Mapping[str, Variable]) -> bool:
+        """Whether it is of these variables, with the arrays that they have now."""
+        own = self._variables
+        return own.keys() == variables.keys() and all(
+            one is own[name] and self._names.get(one.inner.ctypes.data) == name
+            for name, one in variables.items()
+        )
 
 
 def written_variables(plan: Plan, scope: Scope) -> Sequence[Variable]:
@@ -162,9 +177,9 @@ def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kep
         return None
     viewed = {var.view.base for var in plan.declared.values() if var.view is not None}
     factors = {}
-    for name in plan.externals:
+    names = plan.externals
+    for name, variable in zip(names, externals_of(names, scope).variables, strict=True):
         declared = plan.declared.get(name)
-        variable = scope.get(name)
         array = variable.inner
         if declared is None or declared.kind == INPUT or declared.view is not None:
             continue  # may be another array in the next run
@@ -173,4 +188,13 @@ def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kep
             continue
         if _suits(array):
             factors[name] = variable
-    return Kept(factors) if factors else None
+    if not factors:
+        return None
+    known: dict[int, tuple[Any, Kept]] = scope.bound.setdefault("kept", {})
+    steps, kept = known.get(id(plan.steps), (None, None))
+    if kept is None or steps is not plan.steps or not kept.serves(factors):
+        if len(known) >= _MOST_KEPT:
+            known.clear()
+        kept = Kept(factors)
+        known[id(plan.steps)] = plan.steps, kept
+    return kept

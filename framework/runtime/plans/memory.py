@@ -81,7 +81,18 @@ class ScratchPool:
         self._block = self._used = 0
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        size = padded(math.prod(shape) * dtype.itemsize)
+        """Memory as an array."""
+        block, start = self._room(math.prod(shape) * dtype.itemsize)
+        return as_view(block[start:], (shape, dtype))
+
+    def place(self, nbytes: int) -> int:
+        """The address of so many bytes, on the host."""
+        block, start = self._room(nbytes)
+        return block.ctypes.data + start
+
+    def _room(self, nbytes: int) -> tuple[Any, int]:
+        """A block, and where so many bytes of it begin."""
+        size = padded(nbytes)
         while self._block < len(self._blocks):
             block = self._blocks[self._block]
             if self._used + size <= block.nbytes:
@@ -95,7 +106,7 @@ class ScratchPool:
             self._blocks.append(fresh(self._xp, max(size, 2 * largest, 4096), len(self._blocks)))
         start = self._used
         self._used += size
-        return as_view(self._blocks[self._block][start:], (shape, dtype))
+        return self._blocks[self._block], start
 
 
 def padded(size: int) -> int:

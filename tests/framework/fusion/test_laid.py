@@ -14,7 +14,7 @@ from opscope.framework.fusion.laid import Laid, LaidGrid
 
 def drawn(rng: np.random.Generator, array: Any, laid: Any) -> tuple[Any, Any]:
     """A view of both, by the same function."""
-    way = int(rng.integers(5))
+    way = int(rng.integers(9))
     if way == 0:
         order = rng.permutation(array.ndim).tolist()
         return array.transpose(order), laid.transpose(order)
@@ -27,7 +27,39 @@ def drawn(rng: np.random.Generator, array: Any, laid: Any) -> tuple[Any, Any]:
         begin = int(rng.integers(0, array.shape[axis]))
         key = (*[slice(None)] * axis, slice(begin, begin + 2 if rng.integers(2) else None))
         return array[key], laid[key]
+    if way == 4:
+        axis = int(rng.integers(array.ndim))
+        return np.expand_dims(array, axis), np.expand_dims(laid, axis)
+    if way == 5:
+        return array.swapaxes(0, -1), laid.swapaxes(0, -1)
+    if way == 6:
+        return tuple(np.broadcast_to(one, (2, *one.shape)) for one in (array, laid))  # type: ignore[return-value]
+    if way == 7:  # an axis cut into two
+        return tuple(one.reshape(one.shape[0], 1, *one.shape[1:]) for one in (array, laid))  # type: ignore[return-value]
     return np.moveaxis(array, 0, -1), np.moveaxis(laid, 0, -1)
+
+
+def test_an_axis_of_strided_memory_is_cut() -> None:
+    array = np.zeros((6, 5, 8), np.float32).transpose(1, 2, 0)
+    dims = Dims(hashes=False)
+    sizes = [dims.size(at, size) for at, size in enumerate((6, 5, 8))]
+    laid = Laid.side_by_side(array.dtype, sizes, dims.unchecked(3, 4096)).transpose(1, 2, 0)
+    wanted = array.reshape(5, 4, 2, 6)
+    found = laid.reshape(laid.shape[0], laid.shape[1] // 2, 2, laid.shape[2])
+    assert [int(step) for step in found.strides] == list(wanted.strides)
+    with pytest.raises(NotTracedError, match="lie apart"):
+        laid.reshape(-1)
+
+
+def test_bounds_that_overlap() -> None:
+    memory = np.zeros(100, np.float32)
+    dims = Dims(hashes=False)
+    begin = dims.unchecked(0, memory.ctypes.data)
+    whole = Laid.side_by_side(memory.dtype, (100,), begin)
+    for first, second in (((0, 50), (50, 100)), ((0, 51), (50, 100)), ((20, 30), (0, 100))):
+        views = [[one[slice(*ends)] for ends in (first, second)] for one in (memory, whole)]
+        shared = [np.may_share_memory(*pair) for pair in views]
+        assert shared[0] == shared[1]
 
 
 @pytest.mark.parametrize("seed", range(40))

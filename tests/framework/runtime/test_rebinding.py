@@ -135,7 +135,7 @@ def test_no_trace_writes_to_memory_that_a_kernel_made(monkeypatch: pytest.Monkey
 def test_other_fields_are_refused(checked: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     traced: set[Any] = set()
 
-    def once(self: Any, call: Any, other: Any) -> bool:
+    def once(self: Any, *args: Any) -> bool:
         """Whether a step is being traced, and not yet bound by its trace."""
         is_new = self not in traced
         traced.add(self)

@@ -1,0 +1,121 @@
+"""Calls of traced steps: native functions, functions of NumPy, and nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope import NetBuilder, OpContext, Scope
+from opscope.framework.base.dims import Dims
+from opscope.framework.fusion.arguments import NotTracedError
+from opscope.framework.fusion.laid import Laid
+from opscope.framework.fusion.team import in_order, nothing
+from opscope.framework.runtime import executor
+from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.traced_calls import (
+    NumpyCall,
+    bound_calls,
+    leaves,
+    same_calls,
+    traced_calls,
+)
+
+
+def laid(array: Any) -> Any:
+    return Laid(array.dtype, array.shape, array.strides, array.ctypes.data)
+
+
+def bound(call: Any, fixed: Any = ()) -> Any:
+    parts = traced_calls(call, Dims().unchecked(0, 64), {}, fixed)
+    numbers = iter([number for part in parts for number in part.numbers])
+    return bound_calls(parts, {}, 0, numbers, None)
+
+
+def test_functions_of_numpy_get_arrays_where_those_lie() -> None:
+    rng = np.random.default_rng(0)
+    x, factor = rng.normal(size=(4, 6)).astype("f4"), rng.normal(size=6).astype("f4")
+    out, turned, joined, total = (np.zeros(n, "f4") for n in ((4, 6), (6, 4), (4, 9), (4,)))
+    calls = [
+        partial(np.multiply, laid(x), factor, out=laid(out)),
+        partial(np.copyto, laid(turned.T), laid(out)),
+        partial(np.concatenate, [laid(x), laid(out[:, 1:4])], 1, laid(joined)),
+        nothing,
+        partial(np.add.reduce, laid(joined), axis=(1,), out=laid(total)),
+    ]
+    call = bound(in_order(*calls), [factor])
+    call()
+    assert np.array_equal(turned, (x * factor).T)
+    assert np.array_equal(joined, np.concatenate([x, out[:, 1:4]], 1))
+    assert np.array_equal(total, joined.sum(1))
+    own = [
+        partial(np.multiply, x, factor, out=out),
+        partial(np.copyto, turned.T, out),
+        partial(np.concatenate, [x, out[:, 1:4]], 1, joined),
+        partial(np.add.reduce, joined, axis=(1,), out=total),
+    ]
+    assert all(map(same_calls, leaves(call), own))
+    assert not same_calls(own[0], partial(np.multiply, x, factor, out=x))
+    assert not same_calls(own[0], own[1]) and not same_calls(own[0], nothing)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: None,
+        partial(print, 1),
+        partial(np.ones(3).sum, 0),
+        partial(np.add, np.ones(3), 1.0),  # memory of the kernel's own
+        partial(np.add, {}, 1.0),
+    ],
+)
+def test_other_calls_are_not_traced(call: Any) -> None:
+    with pytest.raises(NotTracedError):
+        NumpyCall(call, [])
+
+
+def net() -> tuple[NetBuilder, str]:
+    """A net whose steps are views, copies, products of stacks, softmax and sums of NumPy."""
+    b = NetBuilder("heads")
+    x = b.input("x", [1, -1, 12])
+    rows = b.fc(b.reshape(x, shape=[-1, 12]), size=24)
+    parts = b.transpose(b.reshape(rows, shape=[1, -1, 2, 3, 4]), perm=[2, 0, 3, 1, 4])
+    q, k = (b.squeeze(b.slice(parts, axes=[0], starts=[n], ends=[n + 1]), axes=[0]) for n in (0, 1))
+    seen = b.softmax(b.matmul(q, b.transpose(k, perm=[0, 1, 3, 2])))
+    h = b.transpose(b.matmul(seen, q), perm=[0, 2, 1, 3])
+    h = b.reshape(h, shape=[1, -1, 12])
+    h = b.sub(b.add(h, x), b.mean(h, axes=[2], keepdims=True))
+    return b, b.concat([h, x], axis=2).name
+
+
+def test_all_steps_of_a_net_are_bound_by_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "_SLOW", 0.0)
+    monkeypatch.setenv("OPSCOPE_VERIFY", "1")
+    b, out = net()
+    scope = Scope()
+    b.initialize(scope, OpContext(seed=0))
+    values = {var.name: scope.numpy(var.name) for var in b.op_list.vars if var.name in scope}
+    by_kernel: list[str] = []
+    bind = executor.Frame._by_kernel
+
+    def noted(self: Any, step: Any) -> Any:
+        by_kernel.append(step.operators[0].type)
+        return bind(self, step)
+
+    monkeypatch.setattr(executor.Frame, "_by_kernel", noted)
+    rng = np.random.default_rng(0)
+    shared = Net.create(b.net.op_list)
+    for number, length in enumerate((40, 50, 60, 57, 70, 43)):
+        x = rng.normal(size=(1, length, 12)).astype(np.float32)
+        results = []
+        for one, where in ((shared, scope), (Net.create(b.net.op_list), Scope())):
+            where.feed({"x": x} if where is scope else {**values, "x": x})
+            by_kernel.clear()
+            one.run(where, OpContext(train=False, live_out=[out]))
+            results.append((where.numpy(out).tobytes(), list(by_kernel)))
+        assert results[0][0] == results[1][0]
+        assert len(results[1][1]) > 9
+        if number > 2:  # a product may choose another way for a size
+            assert set(results[0][1]) <= {"affine"}
