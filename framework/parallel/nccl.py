@@ -86,8 +86,9 @@ class NcclCommunicator(Communicator):
         if isinstance(array, np.ndarray):
             self._by_host().all_gather(array, out)
             return
-        kind, stream = self._begin(array, out)
-        self._comm.allGather(array.data.ptr, out.data.ptr, array.size, kind, stream)
+        _, stream = self._begin(array, out, moves=True)
+        kind = self._nccl.NCCL_UINT8
+        self._comm.allGather(array.data.ptr, out.data.ptr, array.nbytes, kind, stream)
         self._request().wait()
 
     def broadcast(self, array: Any, root: int = 0) -> None:
@@ -95,9 +96,10 @@ class NcclCommunicator(Communicator):
         if isinstance(array, np.ndarray):
             self._by_host().broadcast(array, root)
             return
-        kind, stream = self._begin(array)
+        _, stream = self._begin(array, moves=True)
         pointer = array.data.ptr
-        self._comm.broadcast(pointer, pointer, array.size, kind, root, stream)
+        kind = self._nccl.NCCL_UINT8
+        self._comm.broadcast(pointer, pointer, array.nbytes, kind, root, stream)
         self._request().wait()
 
     def exchange(self, data: bytes) -> list[bytes]:
@@ -120,18 +122,21 @@ class NcclCommunicator(Communicator):
         self._host.operator = self.operator
         return self._host
 
-    def _begin(self, *arrays: Any) -> tuple[int, int]:
-        """NCCL's number for the arrays' dtype, and the stream, which waits for what made them."""
+    def _begin(self, *arrays: Any, moves: bool = False) -> tuple[int, int]:
+        """NCCL's number for the arrays' dtype, and the stream, which waits for what made them.
+
+        `moves`: bytes are sent, whatever they mean: the dtype may be unknown to NCCL.
+        """
         for array in arrays:
             if not array.flags.c_contiguous:
                 raise RanksError(
                     f"NCCL wants a contiguous array, not one of strides {array.strides}"
                 )
         kind = self._types.get(arrays[0].dtype)
-        if kind is None:
+        if kind is None and not moves:
             raise RanksError(f"NCCL exchanges no {arrays[0].dtype}")
         self._stream.wait_event(self._cuda.get_current_stream().record())
-        return kind, self._stream.ptr
+        return kind or 0, self._stream.ptr
 
     def _request(self) -> Request:
         """What waits for the work that the stream has been given so far."""
