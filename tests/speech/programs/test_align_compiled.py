@@ -11,7 +11,7 @@ from kaldi_models import call_main, done, refused
 from opscope.kaldi.fst.fst import Fst
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.speech import Mfcc
-from opscope.speech.programs.aligning import looped
+from opscope.speech.programs.decoding.aligning import looped
 from speech_graphs import Row, arc_fst
 from speech_models import RATE, network, speech
 

@@ -10,24 +10,24 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.files.posterior import Posterior
-from ...kaldi.tables.streams import open_reader
-from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3.programs.base.options import BINARY, UNUSED, errors_tell, shown
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import fail_unless, write_model
-from ...nnet3.training.progress import ratio
-from ..ivector.extractor import IvectorExtractor
-from ..ivector.extractor_training import (
+from ....framework.base.errors import FormatError
+from ....kaldi.files.posterior import Posterior
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....nnet3.programs.base.options import BINARY, UNUSED, errors_tell, shown
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import fail_unless, write_model
+from ....nnet3.training.progress import ratio
+from ...ivector.extractor import IvectorExtractor
+from ...ivector.extractor_training import (
     ExtractorAccumulator,
     ExtractorOptions,
     ExtractorStats,
     estimated,
     pairs_of,
 )
-from ..ivector.full_gmm import FullGmm
-from ..ivector.kaldi_random import KaldiRandom
+from ...ivector.full_gmm import FullGmm
+from ...ivector.kaldi_random import KaldiRandom
 
 _THREADS = Option("num-threads", 1, UNUSED), Option("num-threads-total", 0, UNUSED)
 _SHAPE = (

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 
-from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import whole_number
-from ...kaldi.lattices.determinize import DeterminiseOptions
-from ...nnet3.programs.base.options import UNUSED
-from ...nnet3.programs.base.program import Option, from_values, options_of
-from ..recognize.endpoint import SILENCE, EndpointOptions, rules_from
-from ..search.options import MOST_ACTIVE, SearchOptions
+from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.values import whole_number
+from ....kaldi.lattices.determinize import DeterminiseOptions
+from ....nnet3.programs.base.options import UNUSED
+from ....nnet3.programs.base.program import Option, from_values, options_of
+from ...recognize.endpoint import SILENCE, EndpointOptions, rules_from
+from ...search.options import MOST_ACTIVE, SearchOptions
 
 DECODER = (
     *options_of(SearchOptions),

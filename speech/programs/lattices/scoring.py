@@ -15,21 +15,21 @@ from types import SimpleNamespace
 import click
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import whole_number
-from ...kaldi.lattices.operations import connected
-from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3.programs.base.options import UNUSED, errors_tell, shown
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.programs.base.saving import fail_unless
-from ...nnet3.programs.base.table_copies import first_words
-from ..fst.words import Words
-from ..scoring.bootstrap import Bootstrap
-from ..scoring.edits import SHOWN, ErrorCounts, alignment, fixed
-from ..scoring.oracle import oracle, path_of
-from ..scoring.sentences import MODES, sentences
-from .acoustic_model import SpokenWords
-from .decoder_options import SYMBOLS
+from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.values import whole_number
+from ....kaldi.lattices.operations import connected
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....nnet3.programs.base.options import UNUSED, errors_tell, shown
+from ....nnet3.programs.base.program import Option, program
+from ....nnet3.programs.base.saving import fail_unless
+from ....nnet3.programs.base.table_copies import first_words
+from ...fst.words import Words
+from ...scoring.bootstrap import Bootstrap
+from ...scoring.edits import SHOWN, ErrorCounts, alignment, fixed
+from ...scoring.oracle import oracle, path_of
+from ...scoring.sentences import MODES, sentences
+from ..decoding.acoustic_model import SpokenWords
+from ..decoding.decoder_options import SYMBOLS
 
 _LAST_LABEL = (1 << 31) - 1
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3.programs.base.options import shown
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import fail_unless
-from ...nnet3.training.progress import ratio
-from ..features.vad import VadOptions, voiced
+from ....framework.base.errors import FormatError
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....nnet3.programs.base.options import shown
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import fail_unless
+from ....nnet3.training.progress import ratio
+from ...features.vad import VadOptions, voiced
 
 
 @program(

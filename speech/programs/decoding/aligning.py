@@ -12,22 +12,22 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError
-from ...kaldi.files.kaldi_io import Reader
-from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.fst.arcs import ARC
-from ...kaldi.fst.fst import Fst
-from ...kaldi.tables.tables import TableWriter
-from ...nnet3.inference.chunks import ChunkComputer
-from ...nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
-from ...nnet3.programs.base.passes import chosen_passes, optimization_options
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.programs.base.saving import fail_unless
-from ...nnet3.programs.compute import IVECTORS, Utterances, chunk_options, chunked, tell_chunk
-from ..fst.graph import StaticGraph
-from ..search.alignment import best_alignment
-from ..search.decoder import BestPath
-from ..search.options import DECODING_SCALE
+from ....framework.base.errors import FormatError, OpscopeError
+from ....kaldi.files.kaldi_io import Reader
+from ....kaldi.files.transition_model import TransitionModel
+from ....kaldi.fst.arcs import ARC
+from ....kaldi.fst.fst import Fst
+from ....kaldi.tables.tables import TableWriter
+from ....nnet3.inference.chunks import ChunkComputer
+from ....nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
+from ....nnet3.programs.base.passes import chosen_passes, optimization_options
+from ....nnet3.programs.base.program import Option, program
+from ....nnet3.programs.base.saving import fail_unless
+from ....nnet3.programs.compute import IVECTORS, Utterances, chunk_options, chunked, tell_chunk
+from ...fst.graph import StaticGraph
+from ...search.alignment import best_alignment
+from ...search.decoder import BestPath
+from ...search.options import DECODING_SCALE
 from .acoustic_model import AcousticModel, with_graphs
 
 _LEAST = 1e-10  # probability of leaving a state, where loops leave nothing

@@ -14,16 +14,16 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError
-from ...kaldi.files.kaldi_io import Reader, Writer
-from ...kaldi.tables.kinds import Kind
-from ...kaldi.tables.tables import TableWriter, read_table
-from ...nnet3.programs.base.options import SRAND, shown
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import fail_unless
-from ..audio.wav import WAVE, Audio
-from ..features.computers import Fbank, Features, MelFeatures, Mfcc, Plp, Spectrogram
-from ..features.options import FbankOptions, MfccOptions, PlpOptions, SpectrogramOptions
+from ....framework.base.errors import FormatError, OpscopeError
+from ....kaldi.files.kaldi_io import Reader, Writer
+from ....kaldi.tables.kinds import Kind
+from ....kaldi.tables.tables import TableWriter, read_table
+from ....nnet3.programs.base.options import SRAND, shown
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import fail_unless
+from ...audio.wav import WAVE, Audio
+from ...features.computers import Fbank, Features, MelFeatures, Mfcc, Plp, Spectrogram
+from ...features.options import FbankOptions, MfccOptions, PlpOptions, SpectrogramOptions
 
 _WARPED = (
     Option("vtln-warp", 1.0, "Taken for compatibility; nothing is warped, other values fail"),

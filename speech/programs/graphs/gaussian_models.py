@@ -9,18 +9,18 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.files.context_dependency import ContextDependency, new_transition_model
-from ...kaldi.files.kaldi_io import Writer
-from ...kaldi.files.transition_model import read_topology
-from ...kaldi.tables.streams import open_reader
-from ...kaldi.tables.tables import read_table
-from ...nnet3.programs.base.options import BINARY
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.programs.base.saving import save, write_model
-from ..ivector.gmm import DiagGmm
-from ..ivector.kaldi_random import KaldiRandom
-from ..trees.gaussian_models import (
+from ....framework.base.errors import FormatError
+from ....kaldi.files.context_dependency import ContextDependency, new_transition_model
+from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.files.transition_model import read_topology
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import read_table
+from ....nnet3.programs.base.options import BINARY
+from ....nnet3.programs.base.program import Option, program
+from ....nnet3.programs.base.saving import save, write_model
+from ...ivector.gmm import DiagGmm
+from ...ivector.kaldi_random import KaldiRandom
+from ...trees.gaussian_models import (
     GaussianModel,
     of_features,
     of_leaves,
@@ -28,10 +28,10 @@ from ..trees.gaussian_models import (
     perturbed,
     single,
 )
-from ..trees.gaussians import sums_by
-from ..trees.questions import check_disjoint, read_phone_sets
-from ..trees.statistics import TreeStats, leaves
-from ..trees.stubs import PhoneCounts, biphone_tree, monophone_tree, pdf_classes
+from ...trees.gaussians import sums_by
+from ...trees.questions import check_disjoint, read_phone_sets
+from ...trees.statistics import TreeStats, leaves
+from ...trees.stubs import PhoneCounts, biphone_tree, monophone_tree, pdf_classes
 from .trees import integers
 
 _FILES = ("<topology-in>", "<dim>", "<model-out>", "<tree-out>")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.programs.base.table_copies import write_table
-from ..audio.segments import read_segments, segmented
-from ..audio.wav import WAVE
+from ....nnet3.programs.base.program import Option, program
+from ....nnet3.programs.base.table_copies import write_table
+from ...audio.segments import read_segments, segmented
+from ...audio.wav import WAVE
 
 
 @program(

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ...kaldi.lattices.determinize import DeterminiseOptions
-from ...kaldi.lattices.lattice import CompactLattice, joined, split, top_sorted
-from ...kaldi.lattices.phone_determinize import determinized
-from ...kaldi.lattices.plain import PlainLattice, from_raw, to_lattice
-from ...kaldi.lattices.raw_lattice import RawLattice
+from ....kaldi.lattices.determinize import DeterminiseOptions
+from ....kaldi.lattices.lattice import CompactLattice, joined, split, top_sorted
+from ....kaldi.lattices.phone_determinize import determinized
+from ....kaldi.lattices.plain import PlainLattice, from_raw, to_lattice
+from ....kaldi.lattices.raw_lattice import RawLattice
 
 
 def determinized_lattice(

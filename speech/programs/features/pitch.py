@@ -10,20 +10,20 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError
-from ...kaldi.tables.tables import TableWriter, read_table
-from ...nnet3.programs.base.options import SRAND, shown
-from ...nnet3.programs.base.program import from_values, options_of, program
-from ...nnet3.programs.base.saving import fail_unless
-from ..audio.wav import WAVE
-from ..features.pitch import PitchOptions, PitchTracker
-from ..features.pitch_processing import (
+from ....framework.base.errors import FormatError, OpscopeError
+from ....kaldi.tables.tables import TableWriter, read_table
+from ....nnet3.programs.base.options import SRAND, shown
+from ....nnet3.programs.base.program import from_values, options_of, program
+from ....nnet3.programs.base.saving import fail_unless
+from ...audio.wav import WAVE
+from ...features.pitch import PitchOptions, PitchTracker
+from ...features.pitch_processing import (
     Pitch,
     PitchProcessor,
     ProcessPitchOptions,
     whole_pitch,
 )
-from .features import first_channel, key_seed
+from .spectral import first_channel, key_seed
 
 _TABLES = ("<wav-rspecifier>", "<feats-wspecifier>")
 

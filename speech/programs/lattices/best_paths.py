@@ -10,21 +10,21 @@ import contextlib
 import math
 from types import SimpleNamespace
 
-from ...framework.base.errors import FormatError
-from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.lattices.determinize import DeterminiseOptions
-from ...kaldi.lattices.lattice import Arc, CompactLattice, single, split, top_sorted
-from ...kaldi.lattices.operations import best_path, connected, pruned
-from ...kaldi.lattices.phone_determinize import determinized, phone_starts
-from ...kaldi.lattices.plain import from_lattice
-from ...kaldi.tables.streams import open_reader
-from ...kaldi.tables.tables import TableWriter, read_table
-from ...nnet3.programs.base.options import UNUSED, errors_tell, shown
-from ...nnet3.programs.base.program import Option, options_of, program
-from ...nnet3.programs.base.saving import fail_unless
-from .acoustic_model import SpokenWords
-from .decoder_options import SYMBOLS, determinize_options
-from .whole_lattices import determinized_lattice
+from ....framework.base.errors import FormatError
+from ....kaldi.files.transition_model import TransitionModel
+from ....kaldi.lattices.determinize import DeterminiseOptions
+from ....kaldi.lattices.lattice import Arc, CompactLattice, single, split, top_sorted
+from ....kaldi.lattices.operations import best_path, connected, pruned
+from ....kaldi.lattices.phone_determinize import determinized, phone_starts
+from ....kaldi.lattices.plain import from_lattice
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import TableWriter, read_table
+from ....nnet3.programs.base.options import UNUSED, errors_tell, shown
+from ....nnet3.programs.base.program import Option, options_of, program
+from ....nnet3.programs.base.saving import fail_unless
+from ..decoding.acoustic_model import SpokenWords
+from ..decoding.decoder_options import SYMBOLS, determinize_options
+from ..decoding.whole_lattices import determinized_lattice
 
 _COMPACT = "compact_lattice"
 _SCALE = Option("acoustic-scale", 1.0, "Factor for acoustic costs, while paths are compared")

@@ -22,24 +22,24 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, RunError
-from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.fst.fst import Fst
-from ...kaldi.lattices.lattice import CompactLattice
-from ...kaldi.lattices.plain import from_raw, to_lattice
-from ...kaldi.lattices.raw_lattice import RawLattice
-from ...kaldi.tables.specifiers import is_specifier
-from ...kaldi.tables.streams import open_reader
-from ...kaldi.tables.tables import TableWriter
-from ...nnet3 import LoopedComputer, LoopedOptions
-from ...nnet3.inference.batches import BatchComputer, BatchOptions
-from ...nnet3.inference.chunks import ChunkComputer, UtteranceComputer
-from ...nnet3.inference.pieces import Utterance
-from ...nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
-from ...nnet3.programs.base.passes import chosen_passes, optimization_options
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import fail_unless
-from ...nnet3.programs.compute import (
+from ....framework.base.errors import FormatError, RunError
+from ....kaldi.files.transition_model import TransitionModel
+from ....kaldi.fst.fst import Fst
+from ....kaldi.lattices.lattice import CompactLattice
+from ....kaldi.lattices.plain import from_raw, to_lattice
+from ....kaldi.lattices.raw_lattice import RawLattice
+from ....kaldi.tables.specifiers import is_specifier
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import TableWriter
+from ....nnet3 import LoopedComputer, LoopedOptions
+from ....nnet3.inference.batches import BatchComputer, BatchOptions
+from ....nnet3.inference.chunks import ChunkComputer, UtteranceComputer
+from ....nnet3.inference.pieces import Utterance
+from ....nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
+from ....nnet3.programs.base.passes import chosen_passes, optimization_options
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import fail_unless
+from ....nnet3.programs.compute import (
     IVECTORS,
     Utterances,
     chunk_options,
@@ -47,12 +47,12 @@ from ...nnet3.programs.compute import (
     tell_batches,
     tell_chunk,
 )
-from ..fst.grammar_graph import GrammarGraph, SearchGraph
-from ..fst.graph import StaticGraph
-from ..search.decoder import BestPath, Decoder
-from ..search.options import DECODING_SCALE
-from ..search.raw_lattice import raw_lattice
-from ..trees.gaussian_models import GaussianModel
+from ...fst.grammar_graph import GrammarGraph, SearchGraph
+from ...fst.graph import StaticGraph
+from ...search.decoder import BestPath, Decoder
+from ...search.options import DECODING_SCALE
+from ...search.raw_lattice import raw_lattice
+from ...trees.gaussian_models import GaussianModel
 from .acoustic_model import (
     AcousticModel,
     KnownTransitions,

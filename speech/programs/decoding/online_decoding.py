@@ -10,24 +10,24 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, RunError
-from ...kaldi.lattices.lattice import CompactLattice
-from ...kaldi.lattices.operations import best_path
-from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3 import LoopedComputer, LoopedOptions
-from ...nnet3.programs.base.options import DEBUG, GPU, UNUSED, chosen_place, errors_tell
-from ...nnet3.programs.base.passes import chosen_passes, optimization_options
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import fail_unless
-from ..audio.wav import WAVE, Audio
-from ..fst.graph import StaticGraph
-from ..ivector.online import OnlineIvector
-from ..ivector.silence import SilenceWeights
-from ..recognize.endpoint import ENDPOINT, endpoint
-from ..recognize.traced_silence import TracedSilence
-from ..search.decoder import Decoder
-from ..search.options import DECODING_SCALE
-from ..search.raw_lattice import raw_lattice
+from ....framework.base.errors import FormatError, RunError
+from ....kaldi.lattices.lattice import CompactLattice
+from ....kaldi.lattices.operations import best_path
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....nnet3 import LoopedComputer, LoopedOptions
+from ....nnet3.programs.base.options import DEBUG, GPU, UNUSED, chosen_place, errors_tell
+from ....nnet3.programs.base.passes import chosen_passes, optimization_options
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import fail_unless
+from ...audio.wav import WAVE, Audio
+from ...fst.graph import StaticGraph
+from ...ivector.online import OnlineIvector
+from ...ivector.silence import SilenceWeights
+from ...recognize.endpoint import ENDPOINT, endpoint
+from ...recognize.traced_silence import TracedSilence
+from ...search.decoder import Decoder
+from ...search.options import DECODING_SCALE
+from ...search.raw_lattice import raw_lattice
 from .acoustic_model import AcousticModel, SpokenWords, read_graph
 from .decoder_options import (
     DECODER,

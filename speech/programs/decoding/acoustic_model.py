@@ -9,24 +9,24 @@ from typing import TypeVar
 import click
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...framework.base.python.cached import cached_property
-from ...kaldi.files.kaldi_io import Reader
-from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.fst.byte_file import ByteFile
-from ...kaldi.fst.fst import Fst
-from ...kaldi.lattices.phone_determinize import phone_starts
-from ...kaldi.lattices.transition_ids import TransitionIds
-from ...kaldi.tables.streams import Files, is_regular, open_reader
-from ...kaldi.tables.tables import RandomAccessTable, read_table
-from ...nnet3.inference.pieces import Utterance
-from ...nnet3.network.model import AmNnetSimple
-from ...nnet3.programs.compute import Utterances
-from ..fst import graph_cache
-from ..fst.grammar_graph import SearchGraph
-from ..fst.graph import LookaheadGraph, StaticGraph
-from ..fst.graph_folder import composed_graph, graph_fst, read_labels
-from ..fst.words import Words
+from ....framework.base.errors import FormatError
+from ....framework.base.python.cached import cached_property
+from ....kaldi.files.kaldi_io import Reader
+from ....kaldi.files.transition_model import TransitionModel
+from ....kaldi.fst.byte_file import ByteFile
+from ....kaldi.fst.fst import Fst
+from ....kaldi.lattices.phone_determinize import phone_starts
+from ....kaldi.lattices.transition_ids import TransitionIds
+from ....kaldi.tables.streams import Files, is_regular, open_reader
+from ....kaldi.tables.tables import RandomAccessTable, read_table
+from ....nnet3.inference.pieces import Utterance
+from ....nnet3.network.model import AmNnetSimple
+from ....nnet3.programs.compute import Utterances
+from ...fst import graph_cache
+from ...fst.grammar_graph import SearchGraph
+from ...fst.graph import LookaheadGraph, StaticGraph
+from ...fst.graph_folder import composed_graph, graph_fst, read_labels
+from ...fst.words import Words
 
 _Graph = TypeVar("_Graph")
 _Searched = TypeVar("_Searched", bound=SearchGraph)

@@ -10,17 +10,17 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.tables.streams import open_reader
-from ...nnet3 import LoopedComputer
-from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState, checked_stats
-from ..features.computers import Fbank, MelFeatures, Mfcc, Plp
-from ..features.options import read_config
-from ..features.pitch_processing import Pitch
-from ..ivector.model import IvectorModel
-from ..ivector.online import AdaptationState, OnlineIvector
-from ..recognize.config import pitch_beside
-from ..recognize.front_end import FrontEnd
+from ....framework.base.errors import FormatError
+from ....kaldi.tables.streams import open_reader
+from ....nnet3 import LoopedComputer
+from ...features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState, checked_stats
+from ...features.computers import Fbank, MelFeatures, Mfcc, Plp
+from ...features.options import read_config
+from ...features.pitch_processing import Pitch
+from ...ivector.model import IvectorModel
+from ...ivector.online import AdaptationState, OnlineIvector
+from ...recognize.config import pitch_beside
+from ...recognize.front_end import FrontEnd
 
 FEATURES = {"mfcc": Mfcc, "plp": Plp, "fbank": Fbank}
 

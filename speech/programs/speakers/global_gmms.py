@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from ...framework.base.errors import FormatError
-from ...kaldi.tables.streams import open_reader
-from ...kaldi.tables.tables import read_table
-from ...nnet3.programs.base.options import BINARY, errors_tell, shown
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import write_model
-from ...nnet3.training.progress import ratio
-from ..ivector.full_gmm import FullGmm
-from ..ivector.gmm import DiagGmm, Gmm
-from ..ivector.gmm_start import drawn_frames, started, trained
-from ..ivector.gmm_training import (
+from ....framework.base.errors import FormatError
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import read_table
+from ....nnet3.programs.base.options import BINARY, errors_tell, shown
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import write_model
+from ....nnet3.training.progress import ratio
+from ...ivector.full_gmm import FullGmm
+from ...ivector.gmm import DiagGmm, Gmm
+from ...ivector.gmm_start import drawn_frames, started, trained
+from ...ivector.gmm_training import (
     DiagGmmOptions,
     FullGmmOptions,
     GmmOptions,
@@ -25,7 +25,7 @@ from ..ivector.gmm_training import (
     estimated,
     update_flags,
 )
-from ..ivector.kaldi_random import KaldiRandom
+from ...ivector.kaldi_random import KaldiRandom
 
 UPDATE = Option("update-flags", "mvw", "Parameters that are updated: letters of mvw")
 _ESTIMATING = (

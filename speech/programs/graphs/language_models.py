@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.fst.fst import SymbolTable
-from ...kaldi.fst.operations import sort_arcs
-from ...kaldi.tables.streams import Files, open_output
-from ...nnet3.programs.base.graphs import save_fst
-from ...nnet3.programs.base.program import Option, program
-from ..fst.words import Words
-from ..language_model.arpa import ArpaText, parse_arpa
-from ..language_model.compile import compiled
+from ....framework.base.errors import FormatError
+from ....kaldi.fst.fst import SymbolTable
+from ....kaldi.fst.operations import sort_arcs
+from ....kaldi.tables.streams import Files, open_output
+from ....nnet3.programs.base.graphs import save_fst
+from ....nnet3.programs.base.program import Option, program
+from ...fst.words import Words
+from ...language_model.arpa import ArpaText, parse_arpa
+from ...language_model.compile import compiled
 
 
 @program(

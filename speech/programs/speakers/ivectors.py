@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3.programs.base.options import UNUSED, errors_tell
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import fail_unless
-from ..ivector.model import IvectorFiles, IvectorModel, IvectorOptions
-from ..ivector.online import AdaptationState, OnlineIvector
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....nnet3.programs.base.options import UNUSED, errors_tell
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import fail_unless
+from ...ivector.model import IvectorFiles, IvectorModel, IvectorOptions
+from ...ivector.online import AdaptationState, OnlineIvector
 
 _PITCH = 3  # columns that Kaldi's scripts append
 

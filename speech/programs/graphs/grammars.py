@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.values import whole_number
-from ...kaldi.files.kaldi_io import Writer
-from ...kaldi.fst.fst_io import CONST, write_fst
-from ...kaldi.graphs.nonterminals import FIRST_NAME
-from ...nnet3.programs.base.graphs import open_fst, save_fst
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.programs.base.saving import save
-from ..fst.grammar_graph import GrammarGraph
-from ..fst.grammar_making import expanded, prepared, write_grammar
+from ....framework.base.errors import FormatError
+from ....framework.base.untrusted.values import whole_number
+from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.fst.fst_io import CONST, write_fst
+from ....kaldi.graphs.nonterminals import FIRST_NAME
+from ....nnet3.programs.base.graphs import open_fst, save_fst
+from ....nnet3.programs.base.program import Option, program
+from ....nnet3.programs.base.saving import save
+from ...fst.grammar_graph import GrammarGraph
+from ...fst.grammar_making import expanded, prepared, write_grammar
 
 _MOST = (1 << 31) - 2
 

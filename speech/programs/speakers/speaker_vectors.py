@@ -10,15 +10,15 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.files.kaldi_io import Writer
-from ...kaldi.tables.streams import open_reader
-from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3.programs.base.options import errors_tell
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.programs.base.saving import fail_unless, save
-from ...nnet3.programs.base.table_copies import write_table
-from ..features.transforms import transform
+from ....framework.base.errors import FormatError
+from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....nnet3.programs.base.options import errors_tell
+from ....nnet3.programs.base.program import Option, program
+from ....nnet3.programs.base.saving import fail_unless, save
+from ....nnet3.programs.base.table_copies import write_table
+from ...features.transforms import transform
 
 
 @program(

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.files.posterior import Posterior
-from ...kaldi.tables.streams import open_reader
-from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3.programs.base.options import BINARY, shown
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.programs.base.saving import fail_unless, write_model
-from ...nnet3.programs.base.table_copies import write_table
-from ...nnet3.training.progress import ratio
-from ..ivector.by_gaussian import frames_of
-from ..ivector.full_gmm import FullGmm
-from ..ivector.gmm import DiagGmm, Gmm, normalized, posteriors, softmax
-from ..ivector.gmm_training import GmmStats, update_flags
+from ....framework.base.errors import FormatError
+from ....kaldi.files.posterior import Posterior
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....nnet3.programs.base.options import BINARY, shown
+from ....nnet3.programs.base.program import Option, program
+from ....nnet3.programs.base.saving import fail_unless, write_model
+from ....nnet3.programs.base.table_copies import write_table
+from ....nnet3.training.progress import ratio
+from ...ivector.by_gaussian import frames_of
+from ...ivector.full_gmm import FullGmm
+from ...ivector.gmm import DiagGmm, Gmm, normalized, posteriors, softmax
+from ...ivector.gmm_training import GmmStats, update_flags
 from .global_gmms import UPDATE
 
 _ACCUMULATING = (

@@ -10,22 +10,22 @@ import math
 from dataclasses import replace
 from types import SimpleNamespace
 
-from ...framework.base.errors import FormatError, ShapeError
-from ...kaldi.files.posterior import Posterior
-from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.lattices.lattice import CompactLattice, single, top_sorted
-from ...kaldi.lattices.transition_ids import TransitionIds
-from ...kaldi.lattices.unfold import TooManyStates
-from ...kaldi.tables.specifiers import is_specifier
-from ...kaldi.tables.streams import open_output, open_reader
-from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3.programs.base.options import UNUSED, errors_tell, shown
-from ...nnet3.programs.base.program import KaldiCommand, Option, program
-from ...nnet3.programs.base.saving import fail_unless
-from ..lattice.bayes_risk import BayesRisk, minimum_bayes_risk
-from ..lattice.times import timed_words
-from ..lattice.word_align import word_aligned
-from ..lattice.word_boundary import WordBoundaries
+from ....framework.base.errors import FormatError, ShapeError
+from ....kaldi.files.posterior import Posterior
+from ....kaldi.files.transition_model import TransitionModel
+from ....kaldi.lattices.lattice import CompactLattice, single, top_sorted
+from ....kaldi.lattices.transition_ids import TransitionIds
+from ....kaldi.lattices.unfold import TooManyStates
+from ....kaldi.tables.specifiers import is_specifier
+from ....kaldi.tables.streams import open_output, open_reader
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....nnet3.programs.base.options import UNUSED, errors_tell, shown
+from ....nnet3.programs.base.program import KaldiCommand, Option, program
+from ....nnet3.programs.base.saving import fail_unless
+from ...lattice.bayes_risk import BayesRisk, minimum_bayes_risk
+from ...lattice.times import timed_words
+from ...lattice.word_align import word_aligned
+from ...lattice.word_boundary import WordBoundaries
 
 _KIND = "compact_lattice"
 _SCALES = (

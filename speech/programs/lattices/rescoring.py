@@ -10,19 +10,19 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.files.kaldi_io import Writer
-from ...kaldi.lattices.lattice import CompactLattice
-from ...kaldi.tables.streams import Files, open_reader
-from ...kaldi.tables.tables import TableWriter, read_table
-from ...nnet3.network.nnet import Nnet
-from ...nnet3.programs.base.graphs import open_fst
-from ...nnet3.programs.base.options import DEBUG, UNUSED, errors_tell, shown
-from ...nnet3.programs.base.passes import optimization_options
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import fail_unless, save
-from ..language_model.arpa import parse_arpa
-from ..language_model.automaton import (
+from ....framework.base.errors import FormatError
+from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.lattices.lattice import CompactLattice
+from ....kaldi.tables.streams import Files, open_reader
+from ....kaldi.tables.tables import TableWriter, read_table
+from ....nnet3.network.nnet import Nnet
+from ....nnet3.programs.base.graphs import open_fst
+from ....nnet3.programs.base.options import DEBUG, UNUSED, errors_tell, shown
+from ....nnet3.programs.base.passes import optimization_options
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import fail_unless, save
+from ...language_model.arpa import parse_arpa
+from ...language_model.automaton import (
     Automaton,
     Backoff,
     Both,
@@ -31,11 +31,11 @@ from ..language_model.automaton import (
     Scaled,
     projected,
 )
-from ..language_model.const_arpa import ConstArpa, ConstArpaAutomaton, const_arpa
-from ..language_model.model import NgramModel
-from ..language_model.rnnlm import Rnnlm, RnnlmAutomaton, RnnlmOptions
-from ..lattice.composition import ComposeOptions, composed_pruned
-from ..lattice.rescoring import rescored
+from ...language_model.const_arpa import ConstArpa, ConstArpaAutomaton, const_arpa
+from ...language_model.model import NgramModel
+from ...language_model.rnnlm import Rnnlm, RnnlmAutomaton, RnnlmOptions
+from ...lattice.composition import ComposeOptions, composed_pruned
+from ...lattice.rescoring import rescored
 
 _COMPACT = "compact_lattice"
 _LATTICES = "<lattice-rspecifier>", "<lattice-wspecifier>"

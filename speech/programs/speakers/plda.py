@@ -11,17 +11,17 @@ from types import SimpleNamespace
 import click
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.files.kaldi_io import Writer
-from ...kaldi.files.matrix_io import is_number
-from ...kaldi.tables.streams import open_output, open_reader
-from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3.programs.base.options import BINARY, errors_tell
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import fail_unless, save, write_model
-from ..speakers.lda import principal_axes, speaker_lda
-from ..speakers.plda import AdaptOptions, Plda, PldaOptions, estimate_plda
-from ..speakers.trials import equal_error_rate
+from ....framework.base.errors import FormatError
+from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.files.matrix_io import is_number
+from ....kaldi.tables.streams import open_output, open_reader
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....nnet3.programs.base.options import BINARY, errors_tell
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import fail_unless, save, write_model
+from ...speakers.lda import principal_axes, speaker_lda
+from ...speakers.plda import AdaptOptions, Plda, PldaOptions, estimate_plda
+from ...speakers.trials import equal_error_rate
 
 _TRIALS = 1 << 16  # that are scored at once
 _WHOLE = 0.001  # of the variance, that may be missing where no PCA is wanted

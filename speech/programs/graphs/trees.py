@@ -10,18 +10,18 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.files.context_dependency import ContextDependency
-from ...kaldi.files.transition_model import TransitionModel, read_topology
-from ...kaldi.tables.streams import open_output, open_reader
-from ...kaldi.tables.tables import RandomAccessTable, read_table
-from ...nnet3.programs.base.options import BINARY, errors_tell, shown
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import write_model
-from ..ivector.kaldi_random import c_rand
-from ..trees.building import GrowingOptions, Told
-from ..trees.building import build_tree as grown
-from ..trees.questions import (
+from ....framework.base.errors import FormatError
+from ....kaldi.files.context_dependency import ContextDependency
+from ....kaldi.files.transition_model import TransitionModel, read_topology
+from ....kaldi.tables.streams import open_output, open_reader
+from ....kaldi.tables.tables import RandomAccessTable, read_table
+from ....nnet3.programs.base.options import BINARY, errors_tell, shown
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import write_model
+from ...ivector.kaldi_random import c_rand
+from ...trees.building import GrowingOptions, Told
+from ...trees.building import build_tree as grown
+from ...trees.questions import (
     Questions,
     check_disjoint,
     classes_of,
@@ -31,8 +31,8 @@ from ..trees.questions import (
     read_phone_sets,
     sums_of_sets,
 )
-from ..trees.statistics import Event, TreeAccumulator, TreeStats, same_floor
-from ..trees.stubs import Roots, pdf_classes
+from ...trees.statistics import Event, TreeAccumulator, TreeStats, same_floor
+from ...trees.stubs import Roots, pdf_classes
 
 _WINDOW = (
     Option("context-width", 3, "Phones in the window"),

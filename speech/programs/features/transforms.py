@@ -10,17 +10,17 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...kaldi.tables.specifiers import is_specifier
-from ...kaldi.tables.streams import open_reader
-from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3.programs.base.options import errors_tell, shown
-from ...nnet3.programs.base.program import Option, from_values, options_of, program
-from ...nnet3.programs.base.saving import fail_unless
-from ...nnet3.programs.base.table_copies import write_table
-from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState
-from ..features.sliding import SlidingCmvnOptions, sliding_cmvn
-from ..features.transforms import DeltaOptions, SpliceOptions, deltas, splice, transform
+from ....framework.base.errors import FormatError
+from ....kaldi.tables.specifiers import is_specifier
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....nnet3.programs.base.options import errors_tell, shown
+from ....nnet3.programs.base.program import Option, from_values, options_of, program
+from ....nnet3.programs.base.saving import fail_unless
+from ....nnet3.programs.base.table_copies import write_table
+from ...features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState
+from ...features.sliding import SlidingCmvnOptions, sliding_cmvn
+from ...features.transforms import DeltaOptions, SpliceOptions, deltas, splice, transform
 
 
 @program(

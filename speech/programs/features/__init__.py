@@ -1,0 +1,1 @@
+"""Kaldi's programs for features of audio. May import every room of this floor."""
