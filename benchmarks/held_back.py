@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opscope.kaldi.fst.files.fst_io import fst_bytes
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.fst_io import fst_bytes
 from opscope.speech import (
     Guesser,
     KaldiRecognizer,

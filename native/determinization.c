@@ -1,4 +1,4 @@
-/* Transducers determinized: kaldi/fst/determinize_star.py. Sequences of output labels are nodes of a
+/* Transducers determinized: kaldi/fst/algorithms/determinize_star.py. Sequences of output labels are nodes of a
    tree, 0 the empty one. */
 #include "base.h"
 #include "determinization_arguments.h"

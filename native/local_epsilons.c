@@ -1,4 +1,4 @@
-/* Epsilons removed locally: kaldi/fst/local_epsilons.py. The arcs of a state are a list. */
+/* Epsilons removed locally: kaldi/fst/algorithms/local_epsilons.py. The arcs of a state are a list. */
 #include "base.h"
 #include "local_epsilons_arguments.h"
 #include "transducers.h"

@@ -1,4 +1,4 @@
-/* Transducers minimized: kaldi/fst/partition.py.
+/* Transducers minimized: kaldi/fst/algorithms/partition.py.
 
    Classes of states are refined until the arcs of all states of a class have the same
    labels and weights, and lead to the same classes. Only states whose arcs lead to what has changed

@@ -1,4 +1,4 @@
-/* Transducers composed: kaldi/fst/compose.py, kaldi/graphs/context.py. */
+/* Transducers composed: kaldi/fst/algorithms/compose.py, kaldi/graphs/context.py. */
 #include "base.h"
 #include "transducers_arguments.h"
 #include "transducers.h"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opscope.kaldi.fst.acceptors import connect
+from opscope.kaldi.fst.algorithms.acceptors import connect
 from opscope.kaldi.fst.fst import Fst
 from opscope.nnet3.programs.base.graphs import open_fst, save_fst
 

@@ -6,8 +6,8 @@ import struct
 
 import numpy as np
 
+from opscope.kaldi.fst.files.openfst import TYPES
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.openfst import TYPES
 from speech_graphs import (
     Context,
     Row,

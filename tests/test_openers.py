@@ -69,7 +69,7 @@ DIRECT = {
     "framework/base/processes.py": {"open": 1, "ctypes.CDLL": 1},
     "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks
     "operators/backends/mkl.py": {"ctypes.CDLL": 1, "os.path.realpath": 2},
-    "kaldi/fst/byte_file.py": {"mmap.mmap": 1},  # of an open file
+    "kaldi/fst/files/byte_file.py": {"mmap.mmap": 1},  # of an open file
     "python_api/cli/standard_streams.py": {"os.open": 2, "open": 1},
     # Logs and ends of jobs, in the folder of the training, which the user names.
     "scale/jobs/dask_jobs.py": {"open": 2},

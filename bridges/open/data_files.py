@@ -91,9 +91,9 @@ def request(info: FileInfo) -> None:
 
 def fst(info: FileInfo) -> None:
     """An FST; of types that are not read, what its header says."""
-    from ...kaldi.fst.byte_file import ByteFile
-    from ...kaldi.fst.fst_io import read_fst
-    from ...kaldi.fst.openfst import TYPES, is_openfst, read_header
+    from ...kaldi.fst.files.byte_file import ByteFile
+    from ...kaldi.fst.files.fst_io import read_fst
+    from ...kaldi.fst.files.openfst import TYPES, is_openfst, read_header
 
     with open_file(info.path) as file:  # what is not read may be large
         head = file.read(_HEAD).removeprefix(b"\0B")

@@ -10,7 +10,7 @@ from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.plugins import call_plugin
 from ...framework.base.untrusted.opener import file_path, open_file
 from ...framework.files.saved import paths_of
-from ...kaldi.fst.openfst import is_openfst
+from ...kaldi.fst.files.openfst import is_openfst
 from ...nnet3.network.vosk_folder import acoustic_model_of
 from ...nnet3.programs.base.file_kinds import TABLE
 from ...nnet3.programs.base.file_kinds import kind_of_file as kaldi_kind

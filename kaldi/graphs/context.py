@@ -19,10 +19,10 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.limits import check_limit, limit
 from ..files.kaldi_io import Reader, Writer
-from ..fst import compiled
+from ..fst.algorithms import compiled
+from ..fst.algorithms.operations import add_arcs
 from ..fst.arcs import spread
 from ..fst.fst import Fst
-from ..fst.operations import add_arcs
 from .nonterminals import BEGIN, END, FIRST_NAME, REENTER
 
 Window = tuple[int, ...]

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ..fst.acceptors import Arc as HmmArc
-from ..fst.acceptors import acceptor
+from ..fst.algorithms.acceptors import Arc as HmmArc
+from ..fst.algorithms.acceptors import acceptor
+from ..fst.algorithms.local_epsilons import remove_epsilons_locally
 from ..fst.arcs import Arc
 from ..fst.fst import Fst
-from ..fst.local_epsilons import remove_epsilons_locally
 from .context import Window, is_symbol
 from .hmms import PhoneHmms
 from .nonterminals import label_of

@@ -10,7 +10,7 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ..files.context_dependency import ContextDependency
 from ..files.transition_model import TransitionModel
-from ..fst.acceptors import Arc
+from ..fst.algorithms.acceptors import Arc
 from .context import Window
 
 _NO_PDF = -1

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.sequence import repeated
+from ..fst.algorithms.operations import add_arcs
 from ..fst.fst import Fst
-from ..fst.operations import add_arcs
 from .hmms import TransitionCosts
 from .nonterminals import FIRST_LABEL
 

@@ -14,9 +14,9 @@ import struct
 from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.untrusted.values import shown
 from ..files.kaldi_io import Reader, Writer
-from ..fst.byte_file import ByteFile
+from ..fst.files.byte_file import ByteFile
+from ..fst.files.openfst import MAGIC, is_openfst, read_header
 from ..fst.fst import EXPANDED, MUTABLE
-from ..fst.openfst import MAGIC, is_openfst, read_header
 from .lattice import Arc, CompactLattice, Weight, joined, single, split
 
 _ARC_TYPES = {  # size of a cost, whether it has sequences of ids

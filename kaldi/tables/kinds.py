@@ -325,13 +325,13 @@ def write_value(writer: Writer, value: Any) -> None:
 
 
 def _read_fst(reader: Reader) -> Any:
-    from ..fst.fst_io import read_fst
+    from ..fst.files.fst_io import read_fst
 
     return read_fst(reader)
 
 
 def _write_fst(writer: Writer, value: Any) -> None:
-    from ..fst.fst_io import write_fst
+    from ..fst.files.fst_io import write_fst
 
     write_fst(value, writer, "vector")
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ...kaldi.fst.acceptors import Matcher, compose, connect, determinize, minimize
-from ...kaldi.fst.epsilons import remove_epsilons
+from ...kaldi.fst.algorithms.acceptors import Matcher, compose, connect, determinize, minimize
+from ...kaldi.fst.algorithms.epsilons import remove_epsilons
 from ...kaldi.fst.fst import Fst
 from .supervision import Supervision, breadth_first, state_times
 

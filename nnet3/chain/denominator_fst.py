@@ -13,12 +13,12 @@ from ...framework.base.errors import FormatError
 from ...framework.base.sequence import bincount
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.fst.acceptors import connect
-from ...kaldi.fst.epsilons import remove_epsilons
+from ...kaldi.fst.algorithms.acceptors import connect
+from ...kaldi.fst.algorithms.epsilons import remove_epsilons
+from ...kaldi.fst.algorithms.operations import relabel, renumber, reverse, sort_arcs
+from ...kaldi.fst.algorithms.partition import minimize_unpushed
+from ...kaldi.fst.algorithms.pushing import push_special
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.operations import relabel, renumber, reverse, sort_arcs
-from ...kaldi.fst.partition import minimize_unpushed
-from ...kaldi.fst.pushing import push_special
 from ...kaldi.graphs.hmms import PhoneHmms
 from .denominator import DenominatorGraph
 from .hmm_graph import in_context, with_hmms

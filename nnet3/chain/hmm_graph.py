@@ -11,7 +11,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...kaldi.files.context_dependency import ContextDependency
-from ...kaldi.fst.acceptors import Arc, States, acceptor
+from ...kaldi.fst.algorithms.acceptors import Arc, States, acceptor
 from ...kaldi.fst.fst import Fst
 from ...kaldi.graphs.context import Context, Window, compose_context
 from ...kaldi.graphs.hmms import PhoneHmms

@@ -14,8 +14,8 @@ import numpy as np
 from ...framework.base.errors import ShapeError
 from ...framework.base.sequence import repeated
 from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.fst.files.fst_io import read_fst, write_fst
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import read_fst, write_fst
 
 
 @dataclass(eq=False)
@@ -172,7 +172,9 @@ def merge_supervision(parts: Sequence[Supervision]) -> Supervision:
     Raises:
         ShapeError: weights, lengths, numbers of pdfs or forms of FSTs differ.
     """
-    from ...kaldi.fst.epsilons import remove_epsilons  # training reads what was merged before
+    from ...kaldi.fst.algorithms.epsilons import (
+        remove_epsilons,  # training reads what was merged before
+    )
 
     first = parts[0]
     if len(parts) == 1:

@@ -22,7 +22,7 @@ from ...framework.base.errors import ShapeError
 from ...framework.base.untrusted.limits import check_limit
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.fst.acceptors import connect
+from ...kaldi.fst.algorithms.acceptors import connect
 from ...kaldi.fst.fst import Fst
 from ...kaldi.lattices.lattice import single
 from ...kaldi.lattices.transition_ids import TransitionIds

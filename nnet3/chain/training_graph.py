@@ -18,13 +18,13 @@ from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.limits import check_limit
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.fst.acceptors import connect
+from ...kaldi.fst.algorithms.acceptors import connect
+from ...kaldi.fst.algorithms.determinize_star import determinize_star
+from ...kaldi.fst.algorithms.local_epsilons import remove_epsilons_locally
+from ...kaldi.fst.algorithms.partition import minimize_unpushed
+from ...kaldi.fst.algorithms.symbols import remove_symbols
 from ...kaldi.fst.arcs import Arc
-from ...kaldi.fst.determinize_star import determinize_star
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.local_epsilons import remove_epsilons_locally
-from ...kaldi.fst.partition import minimize_unpushed
-from ...kaldi.fst.symbols import remove_symbols
 from ...kaldi.graphs.context import BEYOND, Context, is_symbol
 from ...kaldi.graphs.hmms import PhoneHmms
 from ...kaldi.graphs.self_loops import add_self_loops

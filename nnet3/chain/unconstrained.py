@@ -12,8 +12,8 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...kaldi.files.transition_model import TransitionModel, Transitions
-from ...kaldi.fst.acceptors import connect, determinize, minimize
-from ...kaldi.fst.epsilons import remove_epsilons
+from ...kaldi.fst.algorithms.acceptors import connect, determinize, minimize
+from ...kaldi.fst.algorithms.epsilons import remove_epsilons
 from ...kaldi.fst.fst import Fst
 from .supervision import Supervision
 

@@ -1,14 +1,15 @@
 """All component types of Kaldi's nnet3, a module for each family.
 
 A module holds all there is to its types: what files contain, what config lines and info texts say,
-how they compute, and their own operators. Modules of this folder are discovered; importing
-the package registers all types and their operators. `base/` holds the code that families share.
+how they compute, and their own operators. Modules of this folder and of its rooms are discovered;
+importing the package registers all types and their operators. `base/` holds the code that families
+share.
 May import: files, config lines and indexes of nnet3.
 """
 
 from collections.abc import Callable
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import numpy as np
 
@@ -36,8 +37,8 @@ __all__ = [
     "set_statistic",
 ]
 
-for _module in iter_modules(__path__):
-    import_module(f".{_module.name}", __package__)
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)
 
 
 # The kernels for GPUs are loaded where one runs them.

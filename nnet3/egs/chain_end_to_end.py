@@ -11,7 +11,7 @@ import numpy as np
 from ...framework.base.errors import ShapeError
 from ...kaldi.files.sparse import GeneralMatrix
 from ...kaldi.files.transition_model import Transitions
-from ...kaldi.fst.epsilons import remove_epsilons
+from ...kaldi.fst.algorithms.epsilons import remove_epsilons
 from ...kaldi.fst.fst import Fst
 from ..chain.examples import NnetChainExample, NnetChainSupervision
 from ..chain.supervision import Supervision, breadth_first

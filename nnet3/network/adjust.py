@@ -14,9 +14,9 @@ import numpy as np
 from ...framework.base.errors import ShapeError
 from ..components import Component, UpdatableComponent
 from ..components.batch_norm import BatchNormComponent
-from ..components.block_affine import BlockAffineComponent, RepeatedAffineComponent
 from ..components.composite import CompositeComponent
 from ..components.dropout import RandomComponent
+from ..components.products.block_affine import BlockAffineComponent, RepeatedAffineComponent
 from .nnet import Nnet
 
 # Sums over training data; they scale with the parameters, so that averages of models are right.

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...framework.base.errors import check_kind
 from ..components import Component
-from ..components.affine import AffineComponent, FixedAffineComponent
+from ..components.products.affine import AffineComponent, FixedAffineComponent
 from ..components.scale_offset import FixedScaleComponent
 from ..language.descriptor import (
     Descriptor,

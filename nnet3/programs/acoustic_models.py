@@ -23,7 +23,7 @@ from ..training.transitions import TransitionOptions, output_priors, train_trans
 from .base.options import BINARY
 from .base.program import Option, from_values, options_of, program
 from .base.saving import write_model
-from .train import read_raw
+from .training.train import read_raw
 
 
 @program(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...kaldi.fst.algorithms.determinize_star import determinize_star
 from ...kaldi.fst.arcs import ARC
-from ...kaldi.fst.determinize_star import determinize_star
 from ...kaldi.fst.fst import Fst
 from ...kaldi.graphs.hmms import PhoneHmms
 from ...kaldi.graphs.self_loops import add_self_loops

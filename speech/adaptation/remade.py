@@ -13,8 +13,8 @@ from ...framework.base.sequence import bincount
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.fst.algorithms.symbols import add_self_loops, sort_by
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.symbols import add_self_loops, sort_by
 from ..fst.graph import StaticGraph
 from ..graph_making.steps import Expansion, static_graph
 from ..lexicon.lexicon_fst import LabeledEntries, Silence, disambiguation, lexicon_fst

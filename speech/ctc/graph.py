@@ -9,9 +9,9 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, nearest
 from ...framework.base.untrusted.values import shown
-from ...kaldi.fst.compose import compose
+from ...kaldi.fst.algorithms.compose import compose
+from ...kaldi.fst.algorithms.symbols import changed, remove_symbols
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.symbols import changed, remove_symbols
 from ..fst.graph import StaticGraph
 from ..fst.words import Words
 from ..graph_making.steps import lexicon_and_grammar

@@ -13,7 +13,7 @@ from ...framework.base.errors import ArgumentError, FormatError, OpscopeError
 from ...framework.base.plugins import Plugins
 from ...framework.base.python.cached import new_lock
 from ...framework.base.untrusted.opener import PathLike, path_text
-from ...kaldi.fst.symbols import changed
+from ...kaldi.fst.algorithms.symbols import changed
 from ..adaptation.word_list import NewWords, read_words
 from ..fst.grammar import grammar_fst, phrase_labels
 from ..fst.graph import StaticGraph

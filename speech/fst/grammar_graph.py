@@ -19,8 +19,8 @@ from ...framework.base.python.cached import cached_property
 from ...framework.base.sequence import repeated
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.fst.arcs import spread
+from ...kaldi.fst.files.fst_io import read_fst
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import read_fst
 from ...kaldi.graphs.nonterminals import BEGIN, END, FIRST_LABEL, FIRST_NAME, REENTER, multiple
 from .composition import StateArcs
 from .graph import Graph

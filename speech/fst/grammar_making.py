@@ -16,8 +16,8 @@ from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.limits import check_limit
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.fst.arcs import ARC, Arc
+from ...kaldi.fst.files.fst_io import CONST, write_fst
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import CONST, write_fst
 from ...kaldi.graphs.nonterminals import BEGIN, END, FIRST_LABEL, FIRST_NAME, REENTER
 from .grammar_graph import SPECIAL, GrammarArcs, GrammarGraph
 from .key_table import KeyTable

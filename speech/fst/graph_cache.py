@@ -25,7 +25,7 @@ from ...framework.base.untrusted.opener import real_path
 from ...framework.base.untrusted.values import json_value
 from ...framework.fusion.library_files import cache_folder
 from ...kaldi.fst.arcs import ARC
-from ...kaldi.fst.byte_file import ByteFile
+from ...kaldi.fst.files.byte_file import ByteFile
 from ...kaldi.fst.fst import Fst
 from .graph import Graph, LookaheadGraph, StaticGraph
 from .words import Words

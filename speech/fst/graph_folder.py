@@ -10,9 +10,9 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.opener import path_text, read_text
 from ...framework.base.untrusted.values import whole_number
-from ...kaldi.fst.byte_file import ByteFile
+from ...kaldi.fst.files.byte_file import ByteFile
+from ...kaldi.fst.files.fst_io import read_whole
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import read_whole
 from . import graph_cache
 from .graph import Graph, LookaheadGraph, StaticGraph
 from .words import Words

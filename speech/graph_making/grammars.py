@@ -16,10 +16,10 @@ import numpy as np
 from ...framework.base.errors import ArgumentError, FormatError, ShapeError
 from ...framework.base.untrusted.opener import PathLike, open_text, path_text, read_file, read_text
 from ...framework.base.untrusted.values import shown
-from ...kaldi.fst.determinize_star import determinize_star
+from ...kaldi.fst.algorithms.determinize_star import determinize_star
+from ...kaldi.fst.algorithms.operations import sort_arcs
+from ...kaldi.fst.algorithms.partition import minimize_unpushed
 from ...kaldi.fst.fst import DELTA, Fst
-from ...kaldi.fst.operations import sort_arcs
-from ...kaldi.fst.partition import minimize_unpushed
 from ..fst.words import Words
 from ..language_model.arpa import parse_arpa
 from ..language_model.compile import compiled

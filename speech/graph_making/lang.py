@@ -11,8 +11,8 @@ from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text, read_file, read_text
 from ...framework.base.untrusted.values import whole_number
 from ...kaldi.files.kaldi_io import Reader
+from ...kaldi.fst.files.fst_io import read_fst
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import read_fst
 from ..fst.graph_folder import read_labels
 from ..fst.words import Words
 

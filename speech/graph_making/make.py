@@ -13,10 +13,10 @@ from ...framework.base.untrusted.opener import PathLike, path_text
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.fst.algorithms.symbols import remove_arcs, remove_symbols
+from ...kaldi.fst.files.fst_io import CONST, NGRAM, save_whole
+from ...kaldi.fst.files.ngram import is_ngram
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import CONST, NGRAM, save_whole
-from ...kaldi.fst.ngram import is_ngram
-from ...kaldi.fst.symbols import remove_arcs, remove_symbols
 from ..lexicon.lang import write_lang
 from .grammars import Vocabulary, grammar_of
 from .lang import Lang

@@ -13,14 +13,14 @@ from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.untrusted.limits import limit
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.fst.compose import compose
-from ...kaldi.fst.determinize_star import determinize_star
+from ...kaldi.fst.algorithms.compose import compose
+from ...kaldi.fst.algorithms.determinize_star import determinize_star
+from ...kaldi.fst.algorithms.label_reachability import make_look_ahead
+from ...kaldi.fst.algorithms.local_epsilons import remove_epsilons_locally
+from ...kaldi.fst.algorithms.partition import minimize_unpushed
+from ...kaldi.fst.algorithms.pushing import push_special
+from ...kaldi.fst.algorithms.symbols import SIDES, changed, remove_symbols, sort_by
 from ...kaldi.fst.fst import DELTA, Fst
-from ...kaldi.fst.label_reachability import make_look_ahead
-from ...kaldi.fst.local_epsilons import remove_epsilons_locally
-from ...kaldi.fst.partition import minimize_unpushed
-from ...kaldi.fst.pushing import push_special
-from ...kaldi.fst.symbols import SIDES, changed, remove_symbols, sort_by
 from ...kaldi.graphs.context import Context, GrammarContext, compose_context
 from ...kaldi.graphs.h_transducer import h_transducer
 from ...kaldi.graphs.hmms import PhoneHmms

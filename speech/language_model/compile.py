@@ -9,7 +9,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.sequence import bincount
-from ...kaldi.fst.acceptors import connect
+from ...kaldi.fst.algorithms.acceptors import connect
 from ...kaldi.fst.fst import Fst
 from .model import NgramModel, natural_log
 

@@ -15,9 +15,9 @@ from ...framework.base.errors import ArgumentError, FormatError, doubled
 from ...framework.base.option_fields import option
 from ...framework.base.untrusted.opener import read_text
 from ...framework.base.untrusted.values import shown
-from ...kaldi.fst.fst_io import fst_bytes
-from ...kaldi.fst.symbols import add_self_loops, sort_by
-from ...kaldi.fst.text import parse_symbols
+from ...kaldi.fst.algorithms.symbols import add_self_loops, sort_by
+from ...kaldi.fst.files.fst_io import fst_bytes
+from ...kaldi.fst.files.text import parse_symbols
 from .dictionary import Dictionary, Lines, byte_order, check_positions
 from .entries import POSITIONS, Entry, text_lines
 from .lexicon_fst import LabeledEntries, Nonterminals, Silence, disambiguation, lexicon_fst

@@ -13,11 +13,11 @@ from ...framework.base.atomic import make_folder_of, write_together
 from ...framework.base.errors import ArgumentError, FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text, read_file
 from ...framework.base.untrusted.values import shown
+from ...kaldi.fst.algorithms.operations import sort_arcs
+from ...kaldi.fst.algorithms.symbols import changed, remove_symbols
+from ...kaldi.fst.files.fst_io import CONST, NGRAM, fst_bytes
+from ...kaldi.fst.files.ngram import is_ngram
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import CONST, NGRAM, fst_bytes
-from ...kaldi.fst.ngram import is_ngram
-from ...kaldi.fst.operations import sort_arcs
-from ...kaldi.fst.symbols import changed, remove_symbols
 from ..adaptation.addition import Adapted, Spelled, addition, checked_weight
 from ..adaptation.grammar import NewLabel, Unigrams, with_header_of
 from ..adaptation.remade import remade

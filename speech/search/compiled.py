@@ -11,7 +11,7 @@ from ...framework.base.python.cached import new_waiting_rlock
 from ...framework.fusion import native
 from ...framework.fusion.arguments import Block, bind
 from ...framework.fusion.libraries import Library
-from ...kaldi.fst.compiled import fst_block
+from ...kaldi.fst.algorithms.compiled import fst_block
 from ..fst.graph import Graph, StaticGraph
 from .frames import LINK, TOKEN, TRACED, Frame
 from .options import SearchOptions

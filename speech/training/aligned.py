@@ -16,7 +16,7 @@ from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.phone_segments import PhoneSplitter
 from ...kaldi.files.sparse import to_dense
 from ...kaldi.files.transition_model import TransitionModel, read_topology
-from ...kaldi.fst.acceptors import Matcher
+from ...kaldi.fst.algorithms.acceptors import Matcher
 from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.chain.chunks import SupervisionSplitter, normalized
 from ...nnet3.chain.phone_graphs import Tolerances, alignment_graph

@@ -13,9 +13,9 @@ from ...framework.base.untrusted.opener import read_text
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.fst.acceptors import Matcher
+from ...kaldi.fst.algorithms.acceptors import Matcher
+from ...kaldi.fst.files.fst_io import read_fst
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import read_fst
 from ...kaldi.tables.specifiers import WriteSpecifier
 from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.chain.denominator import DenominatorGraph

@@ -17,7 +17,7 @@ from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, ShapeError
 from ...kaldi.files.context_dependency import ContextDependency, new_transition_model
 from ...kaldi.files.kaldi_io import Reader
-from ...kaldi.fst.fst_io import read_fst
+from ...kaldi.fst.files.fst_io import read_fst
 from ...kaldi.tables.tables import TableWriter
 from ...nnet3.chain.chunks import normalized
 from ...nnet3.chain.training_graph import TrainingGraphCompiler, linear

@@ -10,8 +10,8 @@ import pytest
 
 from kaldi_data import FOLDER, need
 from opscope.kaldi.files.kaldi_io import Writer
-from opscope.kaldi.fst.epsilons import remove_epsilons
-from opscope.kaldi.fst.fst_io import write_fst
+from opscope.kaldi.fst.algorithms.epsilons import remove_epsilons
+from opscope.kaldi.fst.files.fst_io import write_fst
 from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized
 from opscope.nnet3.chain.denominator import DenominatorGraph

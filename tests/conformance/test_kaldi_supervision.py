@@ -8,7 +8,7 @@ import pytest
 from kaldi_data import need
 from opscope.kaldi.files.context_dependency import ContextDependency
 from opscope.kaldi.files.transition_model import TransitionModel
-from opscope.kaldi.fst.acceptors import Matcher
+from opscope.kaldi.fst.algorithms.acceptors import Matcher
 from opscope.kaldi.lattices.lattice import Arc, CompactLattice, Weight
 from opscope.kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
 from opscope.kaldi.lattices.transition_ids import TransitionIds

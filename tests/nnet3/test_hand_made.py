@@ -21,7 +21,7 @@ from opscope.kaldi.files.context_dependency import (
 )
 from opscope.kaldi.files.kaldi_io import Reader
 from opscope.kaldi.files.posterior import Posterior
-from opscope.kaldi.fst.fst_io import read_fst
+from opscope.kaldi.fst.files.fst_io import read_fst
 from opscope.nnet3.cache.computations import CachingCompiler
 from opscope.nnet3.cache.files import read_cache
 from opscope.nnet3.components.base.initial import normal

@@ -6,8 +6,8 @@ import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError, nearest
 from ....framework.editing.operations import NewOutput
-from ...components.affine import AffineComponent, LinearComponent
 from ...components.base.initial import normal
+from ...components.products.affine import AffineComponent, LinearComponent
 from ...language.nodes import COMPONENT, NetworkNode, input_name
 from ..nnet import Nnet
 from .structure import configured_component

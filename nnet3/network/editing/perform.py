@@ -11,12 +11,12 @@ from ....framework.editing import operations as edits
 from ....framework.editing.operations import Edit, Performers, perform_by
 from ....framework.editing.patterns import renamed_pairs
 from ...components import UpdatableComponent
-from ...components.affine import AffineComponent, FixedAffineComponent
 from ...components.dropout import (
     DropoutComponent,
     DropoutMaskComponent,
     GeneralDropoutComponent,
 )
+from ...components.products.affine import AffineComponent, FixedAffineComponent
 from ...language.config import is_valid_name
 from ...language.nodes import COMPONENT, DESCRIPTOR, input_name
 from ..nnet import Nnet

@@ -8,7 +8,7 @@ from ....framework.base.errors import FormatError
 from ....framework.editing.low_rank import Parts, checked, is_worthwhile
 from ....framework.editing.operations import LowRank
 from ...components import Component
-from ...components.affine import (
+from ...components.products.affine import (
     AffineComponent,
     LinearComponent,
     NaturalGradientAffineComponent,

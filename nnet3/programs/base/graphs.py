@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.fst.files.fst_io import read_fst, write_fst
 from ....kaldi.fst.fst import Fst
-from ....kaldi.fst.fst_io import read_fst, write_fst
 from ....kaldi.tables.streams import Files
 from .saving import save
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from ....framework.base.errors import FormatError
-from ....kaldi.fst.compose import compose, invert
+from ....kaldi.fst.algorithms.compose import compose, invert
 from ....kaldi.fst.fst import Fst
 from ....kaldi.tables.specifiers import is_specifier
 from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from ....framework.base.errors import FormatError, ShapeError
-from ....kaldi.fst.determinize_star import determinize_star
+from ....kaldi.fst.algorithms.determinize_star import determinize_star
 from ....kaldi.fst.fst import DELTA, Fst
 from ....kaldi.tables.tables import TableWriter, read_table
 from ..base.program import Option, program

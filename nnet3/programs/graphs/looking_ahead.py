@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 from ....framework.base.errors import FormatError
 from ....kaldi.files.kaldi_io import Writer
-from ....kaldi.fst.fst_io import WRITTEN, write_fst
-from ....kaldi.fst.label_reachability import make_look_ahead, relabel_by
-from ....kaldi.fst.openfst import LOOK_AHEAD
-from ....kaldi.fst.symbols import SIDES
+from ....kaldi.fst.algorithms.label_reachability import make_look_ahead, relabel_by
+from ....kaldi.fst.algorithms.symbols import SIDES
+from ....kaldi.fst.files.fst_io import WRITTEN, write_fst
+from ....kaldi.fst.files.openfst import LOOK_AHEAD
 from ....kaldi.tables.streams import open_output
 from ..base.program import Option, program
 from ..base.saving import save

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 from ....framework.base.errors import FormatError
 from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.fst.files.fst_io import WRITTEN, write_fst
+from ....kaldi.fst.files.text import FstCompiler, parse_symbols, print_fst
 from ....kaldi.fst.fst import SymbolTable
-from ....kaldi.fst.fst_io import WRITTEN, write_fst
-from ....kaldi.fst.text import FstCompiler, parse_symbols, print_fst
 from ....kaldi.tables.streams import Files, open_output
 from ..base.program import Option, program
 from ..base.saving import save

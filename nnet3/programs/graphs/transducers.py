@@ -16,13 +16,13 @@ import click
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError, nearest
-from ....kaldi.fst import symbols as symbols_of
-from ....kaldi.fst.acceptors import connect
+from ....kaldi.fst.algorithms import symbols as symbols_of
+from ....kaldi.fst.algorithms.acceptors import connect
+from ....kaldi.fst.algorithms.local_epsilons import remove_epsilons_locally
+from ....kaldi.fst.algorithms.partition import minimize_unpushed
+from ....kaldi.fst.algorithms.pushing import push_special, sums_of_states
+from ....kaldi.fst.files.fst_io import read_fst
 from ....kaldi.fst.fst import DELTA, Fst
-from ....kaldi.fst.fst_io import read_fst
-from ....kaldi.fst.local_epsilons import remove_epsilons_locally
-from ....kaldi.fst.partition import minimize_unpushed
-from ....kaldi.fst.pushing import push_special, sums_of_states
 from ....kaldi.tables.streams import Files
 from ..base.graphs import save_fst
 from ..base.program import Option, program

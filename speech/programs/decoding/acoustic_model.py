@@ -13,7 +13,7 @@ from ....framework.base.errors import FormatError
 from ....framework.base.python.cached import cached_property
 from ....kaldi.files.kaldi_io import Reader
 from ....kaldi.files.transition_model import TransitionModel
-from ....kaldi.fst.byte_file import ByteFile
+from ....kaldi.fst.files.byte_file import ByteFile
 from ....kaldi.fst.fst import Fst
 from ....kaldi.lattices.phone_determinize import phone_starts
 from ....kaldi.lattices.transition_ids import TransitionIds

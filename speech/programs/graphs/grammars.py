@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from ....framework.base.errors import FormatError
 from ....framework.base.untrusted.values import whole_number
 from ....kaldi.files.kaldi_io import Writer
-from ....kaldi.fst.fst_io import CONST, write_fst
+from ....kaldi.fst.files.fst_io import CONST, write_fst
 from ....kaldi.graphs.nonterminals import FIRST_NAME
 from ....nnet3.programs.base.graphs import open_fst, save_fst
 from ....nnet3.programs.base.program import Option, program

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from ....framework.base.errors import FormatError
+from ....kaldi.fst.algorithms.operations import sort_arcs
 from ....kaldi.fst.fst import SymbolTable
-from ....kaldi.fst.operations import sort_arcs
 from ....kaldi.tables.streams import Files, open_output
 from ....nnet3.programs.base.graphs import save_fst
 from ....nnet3.programs.base.program import Option, program

@@ -18,7 +18,7 @@ from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.files.posterior import Posterior
 from opscope.kaldi.files.sparse import SparseMatrix
 from opscope.kaldi.files.transition_model import TransitionModel
-from opscope.kaldi.fst.fst_io import read_fst, write_fst
+from opscope.kaldi.fst.files.fst_io import read_fst, write_fst
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.discriminative.examples import (

@@ -20,7 +20,7 @@ from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import OpscopeError
 from opscope.kaldi.files.kaldi_io import Writer
 from opscope.kaldi.files.posterior import Posterior
-from opscope.kaldi.fst.fst_io import write_fst
+from opscope.kaldi.fst.files.fst_io import write_fst
 from opscope.kaldi.tables.specifiers import ReadSpecifier, WriteSpecifier
 from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.programs import OWN, PROGRAMS

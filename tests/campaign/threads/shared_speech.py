@@ -20,10 +20,10 @@ from opscope.cntk.models.v1 import read_model
 from opscope.framework.base.errors import ShapeError
 from opscope.framework.ir.op_list import OpList
 from opscope.kaldi.files.sparse import SparseMatrix
-from opscope.kaldi.fst.compose import compose
-from opscope.kaldi.fst.determinize_star import determinize_star
-from opscope.kaldi.fst.local_epsilons import remove_epsilons_locally
-from opscope.kaldi.fst.partition import minimize_unpushed
+from opscope.kaldi.fst.algorithms.compose import compose
+from opscope.kaldi.fst.algorithms.determinize_star import determinize_star
+from opscope.kaldi.fst.algorithms.local_epsilons import remove_epsilons_locally
+from opscope.kaldi.fst.algorithms.partition import minimize_unpushed
 from opscope.kaldi.graphs.context import Context, compose_context
 from opscope.nnet3 import (
     NnetComputer,

@@ -9,12 +9,12 @@ import pytest
 
 from fst_relations import random_transducer
 from opscope.framework.base.errors import ShapeError
-from opscope.kaldi.fst import compiled
-from opscope.kaldi.fst.compose import compose
-from opscope.kaldi.fst.determinize_star import determinize_star
+from opscope.kaldi.fst.algorithms import compiled
+from opscope.kaldi.fst.algorithms.compose import compose
+from opscope.kaldi.fst.algorithms.determinize_star import determinize_star
+from opscope.kaldi.fst.algorithms.local_epsilons import remove_epsilons_locally
+from opscope.kaldi.fst.algorithms.partition import minimize_unpushed
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.local_epsilons import remove_epsilons_locally
-from opscope.kaldi.fst.partition import minimize_unpushed
 
 pytestmark = pytest.mark.skipif(compiled.library() is None, reason="no compiler")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fst_relations import random_transducer, relation
-from opscope.kaldi.fst.compose import compose, invert
+from opscope.kaldi.fst.algorithms.compose import compose, invert
+from opscope.kaldi.fst.algorithms.symbols import sort_by
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.symbols import sort_by
 from opscope.nnet3.programs.base.graphs import open_fst, save_fst
 
 

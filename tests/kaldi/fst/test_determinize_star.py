@@ -7,9 +7,9 @@ import pytest
 
 from fst_relations import assert_same_relation, random_transducer, rows, through
 from opscope.framework.base.errors import ShapeError
-from opscope.kaldi.fst.determinize_star import determinize_star
+from opscope.kaldi.fst.algorithms.determinize_star import determinize_star
+from opscope.kaldi.fst.algorithms.symbols import sort_by
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.symbols import sort_by
 
 
 def determinizable(seed):

@@ -9,12 +9,12 @@ from chain_graphs import random_hmm
 from opscope.framework.base.errors import ShapeError
 from opscope.kaldi.files.context_dependency import ContextDependency
 from opscope.kaldi.files.kaldi_io import Reader
-from opscope.kaldi.fst.acceptors import connect
-from opscope.kaldi.fst.epsilons import remove_epsilons
+from opscope.kaldi.fst.algorithms.acceptors import connect
+from opscope.kaldi.fst.algorithms.epsilons import remove_epsilons
+from opscope.kaldi.fst.algorithms.operations import relabel, renumber, reverse, sort_arcs
+from opscope.kaldi.fst.algorithms.partition import minimize_unpushed, quantized
+from opscope.kaldi.fst.algorithms.pushing import push_special
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.operations import relabel, renumber, reverse, sort_arcs
-from opscope.kaldi.fst.partition import minimize_unpushed, quantized
-from opscope.kaldi.fst.pushing import push_special
 from opscope.nnet3.chain.hmm_graph import in_context
 from opscope.nnet3.programs.base.graphs import open_fst, save_fst
 

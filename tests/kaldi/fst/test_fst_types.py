@@ -13,9 +13,9 @@ import pytest
 from fst_types import KINDS, TEXT, sample
 from opscope.framework.base.errors import FormatError
 from opscope.kaldi.files.kaldi_io import Reader, Writer
-from opscope.kaldi.fst.byte_file import ByteFile
+from opscope.kaldi.fst.files.byte_file import ByteFile
+from opscope.kaldi.fst.files.fst_io import WRITTEN, read_fst, read_whole, write_fst
 from opscope.kaldi.fst.fst import Fst, SymbolTable
-from opscope.kaldi.fst.fst_io import WRITTEN, read_fst, read_whole, write_fst
 
 
 def assert_equal(one: Fst, other: Fst) -> None:

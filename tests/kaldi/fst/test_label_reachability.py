@@ -7,12 +7,12 @@ import pytest
 
 from fst_relations import assert_same_relation, random_transducer, relation
 from opscope.kaldi.files.kaldi_io import Reader, Writer
-from opscope.kaldi.fst import label_reachability
-from opscope.kaldi.fst.compose import compose
+from opscope.kaldi.fst.algorithms import label_reachability
+from opscope.kaldi.fst.algorithms.compose import compose
+from opscope.kaldi.fst.algorithms.label_reachability import make_look_ahead, relabel_by
+from opscope.kaldi.fst.algorithms.symbols import SIDES
+from opscope.kaldi.fst.files.fst_io import read_fst, write_fst
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.fst_io import read_fst, write_fst
-from opscope.kaldi.fst.label_reachability import make_look_ahead, relabel_by
-from opscope.kaldi.fst.symbols import SIDES
 from speech_graphs import reachability
 
 

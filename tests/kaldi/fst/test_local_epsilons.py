@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fst_relations import assert_same_relation, random_transducer, relation, rows
+from opscope.kaldi.fst.algorithms.local_epsilons import remove_epsilons_locally
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.local_epsilons import remove_epsilons_locally
 
 
 @pytest.mark.parametrize("log", [False, True])

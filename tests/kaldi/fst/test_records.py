@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError
-from opscope.kaldi.fst import byte_file, records
-from opscope.kaldi.fst.byte_file import ByteFile
+from opscope.kaldi.fst.files import byte_file, records
+from opscope.kaldi.fst.files.byte_file import ByteFile
 
 COUNT = 40000
 

@@ -7,9 +7,8 @@ import pytest
 
 from fst_relations import random_transducer, relation, rows, through
 from opscope.framework.base.errors import ShapeError
-from opscope.kaldi.fst.fst import Fst, Header, SymbolTable
-from opscope.kaldi.fst.partition import minimize_unpushed
-from opscope.kaldi.fst.symbols import (
+from opscope.kaldi.fst.algorithms.partition import minimize_unpushed
+from opscope.kaldi.fst.algorithms.symbols import (
     add_self_loops,
     penalize_symbols,
     remove_arcs,
@@ -17,6 +16,7 @@ from opscope.kaldi.fst.symbols import (
     sort_by,
     with_header_of,
 )
+from opscope.kaldi.fst.fst import Fst, Header, SymbolTable
 
 SEEDS = range(4)
 

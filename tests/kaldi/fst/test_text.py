@@ -7,7 +7,7 @@ import pytest
 
 from fst_relations import random_transducer, rows
 from opscope.framework.base.errors import FormatError
-from opscope.kaldi.fst.text import FstCompiler, parse_symbols, print_fst
+from opscope.kaldi.fst.files.text import FstCompiler, parse_symbols, print_fst
 from opscope.nnet3.programs.base.graphs import open_fst
 
 TEXT = "4 7 a x 0.1\n4 5 b y\n7 1 a x 1e-3\n\n 1 0.333333343\n3\n"

@@ -8,7 +8,7 @@ import pytest
 from fst_relations import random_transducer, rows
 from opscope.framework.base.errors import FormatError
 from opscope.kaldi.files.kaldi_io import Reader, Writer
-from opscope.kaldi.fst import compiled
+from opscope.kaldi.fst.algorithms import compiled
 from opscope.kaldi.fst.fst import Fst
 from opscope.kaldi.graphs.context import (
     Context,

@@ -7,7 +7,7 @@ import pytest
 
 from fst_relations import relation, rows
 from opscope.framework.base.errors import FormatError
-from opscope.kaldi.fst.compose import compose
+from opscope.kaldi.fst.algorithms.compose import compose
 from opscope.kaldi.fst.fst import Fst
 from opscope.kaldi.graphs.h_transducer import h_transducer
 from opscope.kaldi.graphs.hmms import PhoneHmms

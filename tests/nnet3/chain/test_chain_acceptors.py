@@ -10,13 +10,13 @@ import pytest
 from chain_graphs import language, random_hmm, random_lattice, same
 from opscope.framework.base.errors import ShapeError
 from opscope.kaldi.files.transition_model import HmmState, TransitionModel
-from opscope.kaldi.fst.acceptors import (
+from opscope.kaldi.fst.algorithms.acceptors import (
     compose,
     connect,
     determinize,
     minimize,
 )
-from opscope.kaldi.fst.epsilons import remove_epsilons
+from opscope.kaldi.fst.algorithms.epsilons import remove_epsilons
 from opscope.kaldi.fst.fst import Fst
 from opscope.kaldi.fst.fst_properties import acceptor_properties
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized, scaled

@@ -13,8 +13,8 @@ from chain_graphs import paths, random_hmm, random_lattice, random_supervision
 from damage import check_damaged
 from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.fst.files.fst_io import read_fst, write_fst
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.fst_io import read_fst, write_fst
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision, merge_outputs
 from opscope.nnet3.chain.supervision import Supervision, merge_supervision, state_times
 from opscope.nnet3.files.examples import NnetIo

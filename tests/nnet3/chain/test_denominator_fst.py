@@ -10,8 +10,8 @@ from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.kaldi.files.context_dependency import ContextDependency, new_transition_model
 from opscope.kaldi.files.kaldi_io import Reader
 from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.fst.files.fst_io import read_fst
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.fst_io import read_fst
 from opscope.nnet3.chain.denominator_fst import denominator_fst, normalization_fst
 from opscope.nnet3.chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
 from opscope.nnet3.programs.base.graphs import open_fst

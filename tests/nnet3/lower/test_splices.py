@@ -8,7 +8,7 @@ import pytest
 from opscope import nnet3
 from opscope.framework.ir.desc import TEMPORARY
 from opscope.framework.ir.op_list import OpList, OpNode, VarDecl, View
-from opscope.nnet3.components import tdnn
+from opscope.nnet3.components.products import tdnn
 from opscope.nnet3.lower import requests
 from opscope.nnet3.lower.splices import read_in_place
 

@@ -6,7 +6,7 @@ import pytest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.nnet3.components import tdnn
+from opscope.nnet3.components.products import tdnn
 from opscope.operators.base import blocks
 from opscope.testing import Case, OpTest
 

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from chain_graphs import random_hmm, random_supervision
 from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.fst.files.fst_io import write_fst
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.fst_io import write_fst
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.files.examples import NnetIo

@@ -11,7 +11,7 @@ import pytest
 from chain_graphs import random_hmm, random_supervision
 from kaldi_models import call_main
 from opscope.kaldi.files.kaldi_io import Writer
-from opscope.kaldi.fst.fst_io import write_fst
+from opscope.kaldi.fst.files.fst_io import write_fst
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.chain.denominator import DenominatorGraph, denominator
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision

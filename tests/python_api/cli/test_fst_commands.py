@@ -26,8 +26,8 @@ from kaldi_models import call_main
 from opscope.framework.base.errors import OpscopeError
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.files.transition_model import TransitionModel
-from opscope.kaldi.fst.byte_file import ByteFile
-from opscope.kaldi.fst.fst_io import read_whole, write_fst
+from opscope.kaldi.fst.files.byte_file import ByteFile
+from opscope.kaldi.fst.files.fst_io import read_whole, write_fst
 from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.files.examples import NnetIo

@@ -13,9 +13,9 @@ import pytest
 from kaldi_models import call_main
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.files.transition_model import TransitionModel
-from opscope.kaldi.fst.compose import compose
+from opscope.kaldi.fst.algorithms.compose import compose
+from opscope.kaldi.fst.files.fst_io import write_fst
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.fst_io import write_fst
 from opscope.kaldi.graphs.hmms import PhoneHmms
 from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.speech import Decoder, SearchOptions, WordBoundaries

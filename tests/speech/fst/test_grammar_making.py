@@ -11,7 +11,7 @@ from fst_relations import relation
 from kaldi_models import call_main, done
 from opscope.framework.base.errors import FormatError
 from opscope.kaldi.files.kaldi_io import Writer
-from opscope.kaldi.fst.fst_io import CONST, write_fst
+from opscope.kaldi.fst.files.fst_io import CONST, write_fst
 from opscope.kaldi.tables.streams import open_reader
 from opscope.nnet3.programs.base.graphs import open_fst
 from opscope.speech.fst.grammar_graph import GrammarGraph

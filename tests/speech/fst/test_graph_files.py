@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError
-from opscope.kaldi.fst.byte_file import ByteFile
+from opscope.kaldi.fst.files.byte_file import ByteFile
+from opscope.kaldi.fst.files.fst_io import fst_bytes
+from opscope.kaldi.fst.files.openfst import read_openfst
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.fst_io import fst_bytes
-from opscope.kaldi.fst.openfst import read_openfst
 from opscope.speech.fst import graph_cache
 from opscope.speech.fst.grammar import grammar_fst, phrase_labels
 from opscope.speech.fst.graph import LookaheadGraph, StaticGraph, distinct_sets

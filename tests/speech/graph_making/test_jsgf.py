@@ -8,7 +8,7 @@ import pytest
 
 from fst_relations import relation
 from opscope.framework.base.errors import FormatError
-from opscope.kaldi.fst.determinize_star import determinize_star
+from opscope.kaldi.fst.algorithms.determinize_star import determinize_star
 from opscope.speech.graph_making.jsgf import read_jsgf
 
 WORDS = {word: number for number, word in enumerate("on off the light please red two".split(), 1)}

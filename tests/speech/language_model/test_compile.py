@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from kaldi_models import call_main
-from opscope.kaldi.fst.byte_file import ByteFile
+from opscope.kaldi.fst.files.byte_file import ByteFile
+from opscope.kaldi.fst.files.fst_io import read_whole
 from opscope.kaldi.fst.fst import Fst
-from opscope.kaldi.fst.fst_io import read_whole
 from opscope.speech.fst.words import Words
 
 # `b c` is missing where `a b c` ends in it; nothing follows `c a`, which is a history.

@@ -1,0 +1,1 @@
+"""Files of FSTs: OpenFst's binary types, n-gram models, text. May import the arrays of FSTs."""

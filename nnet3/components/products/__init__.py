@@ -1,0 +1,1 @@
+"""Components with a matrix of weights: affine maps, TDNNs, convolutions. May import `base/`."""

@@ -1,0 +1,1 @@
+"""The nonlinearities of LSTM and GRU cells, and their operators. May import `base/`."""
