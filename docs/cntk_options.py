@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
-from opscope.framework.base.option_fields import option_fields
+from opscope.framework.base.options.option_fields import option_fields
 
 _TYPES = {
     "int": "int",

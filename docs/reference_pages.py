@@ -110,7 +110,7 @@ def _builder() -> Iterator[str]:
 
 def _switches() -> Iterator[str]:
     """A row for each environment switch, with the option that it sets."""
-    from opscope.framework.base.settings import SWITCHES
+    from opscope.framework.base.options.settings import SWITCHES
 
     rows = ["| variable | option | default | values | what it does |", "|---|---|---|---|---|"]
     for switch in SWITCHES.values():

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..framework.base import settings
 from ..framework.base.errors import DeviceError
+from ..framework.base.options import settings
 from ..framework.base.python.cached import new_lock
 from ..framework.fusion import libraries
 from ..framework.fusion.device_kernels import cuda_text

@@ -36,10 +36,10 @@ from ..framework.base.context import OpContext
 from ..framework.base.dtypes import HALVES as HALF_DTYPES
 from ..framework.base.dtypes import is_float
 from ..framework.base.errors import DeviceError, OpscopeError, ShapeError
+from ..framework.base.options.settings import options
 from ..framework.base.scope import Scope
 from ..framework.base.sequence import Sequences
-from ..framework.base.settings import options
-from ..framework.base.shape import fits
+from ..framework.base.sizes.shape import fits
 from ..framework.ir.infer import infer_specs
 from ..framework.ir.names import rows_name
 from ..framework.ir.operation import Operator

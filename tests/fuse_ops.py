@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.base.shape import ShapeArgs
+from opscope.framework.base.sizes.shape import ShapeArgs
 from opscope.framework.ir.kernel_args import KernelArgs
 from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
 

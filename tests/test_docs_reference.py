@@ -18,7 +18,7 @@ from opscope.cntk.brainscript.redesign.classes import CLASSES, KINDS, STREAM
 from opscope.cntk.brainscript.redesign.objects import REDESIGNED_TYPES
 from opscope.cntk.network.catalog import kind, operations
 from opscope.cntk.readers.catalog import READERS, WRITERS
-from opscope.framework.base.settings import SWITCHES
+from opscope.framework.base.options.settings import SWITCHES
 from opscope.framework.base.untrusted.limits import LIMITS
 from opscope.framework.ir.registry import lookup, operator_types
 from opscope.framework.passes.optimizer import optimizer_types

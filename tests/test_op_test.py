@@ -9,7 +9,7 @@ import pytest
 
 from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.errors import ShapeError
-from opscope.framework.base.shape import same_as
+from opscope.framework.base.sizes.shape import same_as
 from opscope.framework.fusion.chains import available
 from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
 from opscope.testing import Case, OpTest

@@ -1,6 +1,6 @@
 """Every call of the package that opens a file goes through the door for named files.
 
-The door is `framework/base/untrusted/opener.py` for reading and `framework/base/atomic.py` for
+The door is `framework/base/untrusted/opener.py` for reading and `framework/base/files/atomic.py` for
 writing: only there are paths held to the folders of `--root`, and pipes and devices refused.
 """
 
@@ -36,8 +36,8 @@ DIRECT = {
     "framework/base/untrusted/opener.py": {"open": 2, "os.open": 1, "os.path.realpath": 1},
     "framework/base/untrusted/roots.py": {"os.open": 1, "os.path.realpath": 6},
     # Under names that `_real` has checked, and beside them.
-    "framework/base/atomic.py": {"os.open": 2, "open": 1, "shutil.copy2": 1},
-    "framework/base/leftovers.py": {"os.open": 1},
+    "framework/base/files/atomic.py": {"os.open": 2, "open": 1, "shutil.copy2": 1},
+    "framework/base/files/leftovers.py": {"os.open": 1},
     # Of an open file, or of a path that leads to one.
     "framework/base/untrusted/archives.py": {"zipfile.ZipFile": 1},
     # MEL's session opens models by names of its own, and writes through the door.
@@ -62,11 +62,11 @@ DIRECT = {
     "framework/fusion/device_kernels.py": {".read_text": 1},  # of the package's kernels
     "native/building.py": {".read_bytes": 1, ".write_text": 1},  # of the library that is built
     "native/units.py": {".read_text": 2, ".write_text": 1},  # headers for the compiler
-    "framework/base/installed.py": {"open": 2},
+    "framework/base/machine/installed.py": {"open": 2},
     "framework/base/python/bounded_cache.py": {"ctypes.CDLL": 1},  # of this process
     "framework/fusion/library_files.py": {"os.open": 1},
     # Of /proc: whether a process is alive; and of this process.
-    "framework/base/processes.py": {"open": 1, "ctypes.CDLL": 1},
+    "framework/base/machine/processes.py": {"open": 1, "ctypes.CDLL": 1},
     "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks
     "operators/backends/mkl.py": {"ctypes.CDLL": 1, "os.path.realpath": 2},
     "kaldi/fst/files/byte_file.py": {"mmap.mmap": 1},  # of an open file

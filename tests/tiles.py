@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opscope.framework.base import settings
+from opscope.framework.base.options import settings
 from opscope.framework.fusion import libraries, native, team
 from opscope.framework.fusion.libraries import Library
 from opscope.native import units

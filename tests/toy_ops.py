@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.base.shape import ShapeArgs, same_as
+from opscope.framework.base.sizes.shape import ShapeArgs, same_as
 from opscope.framework.ir.gradient_args import GradientArgs
 from opscope.framework.ir.kernel_args import KernelArgs
 from opscope.framework.ir.op_list import OpNode

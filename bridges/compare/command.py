@@ -67,7 +67,7 @@ def compare(
     of to-torch. Without OTHER two runtimes or dtypes are wanted. The exit code is 0 if no layer
     differs, 1 if one does, 2 if they cannot be compared.
     """
-    from ...framework.base.atomic import refuse_sources
+    from ...framework.base.files.atomic import refuse_sources
     from ..recognize.recognizing import files_of
     from .comparing import compare as run
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.untrusted.values import plain
 from .plot import Bar, svg_of, write
 

@@ -11,9 +11,9 @@ import numpy as np
 from ...framework.base.backend import to_host
 from ...framework.base.dtypes import HALVES, SINGLE, to_dtype
 from ...framework.base.errors import VariableError
+from ...framework.base.options.settings import Options, options
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
-from ...framework.base.settings import Options, options
 from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpList

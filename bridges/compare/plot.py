@@ -8,8 +8,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import VariableError
+from ...framework.base.files.atomic import PathLike, write_atomically
 
 _WIDTH, _NAMES, _TOP, _BOTTOM = 960, 330, 76, 30
 _ROW, _THIN, _MOST_NAMED = 18, 5, 150

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import (
     AttributeTypeError,
     FormatError,
@@ -23,6 +22,7 @@ from ...framework.base.errors import (
     SaveError,
     VariableError,
 )
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.scope import Scope
 from ...framework.editing import operations as edits
 from ...framework.editing.difference import Difference, difference

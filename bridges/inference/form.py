@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, VariableError, nearest
-from ...framework.base.shape import ArraySpec
+from ...framework.base.sizes.shape import ArraySpec
 from ...framework.ir.desc import FORWARD, INPUT, make_op
 from ...framework.ir.infer import declared_spec, infer_specs
 from ...framework.ir.names import COPY_OP

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from ...framework.base.dtypes import is_float
-from ...framework.base.shape import ArraySpec, Shape
+from ...framework.base.sizes.shape import ArraySpec, Shape
 from ...framework.ir.operation import Operator
 from ...framework.loops.recurrent.description import StepNet, step_net
 from ...operators.names import names_of

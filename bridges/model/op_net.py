@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import VariableError
-from ...framework.base.shape import ArraySpec
+from ...framework.base.sizes.shape import ArraySpec
 from ...framework.editing.patterns import no_match
 from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE, TEMPORARY, make_var
 from ...framework.ir.infer import declared_spec, infer_one

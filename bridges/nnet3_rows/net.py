@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import ArraySpec
+from ...framework.base.sizes.shape import ArraySpec
 from ...framework.ir.desc import make_op
 from ...framework.ir.infer import infer_one
 from ...framework.ir.op_list import OpNode

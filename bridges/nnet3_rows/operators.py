@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 
 _NO_GRADIENT: Final = "networks are written in inference form"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ...framework.base.shape import ArraySpec
+from ...framework.base.sizes.shape import ArraySpec
 from ...framework.ir.desc import RECURRENT, make_var
 from ...framework.ir.op_list import Link, MemoryDecl, OpList, OpNode, StepDecl
 from ...framework.loops.recurrent.net import recurrent_op

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import ArraySpec
+from ...framework.base.sizes.shape import ArraySpec
 from ...framework.ir.operation import Operator
 from ...framework.loops.recurrent.description import StepNet
 

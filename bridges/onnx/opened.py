@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, VariableError
+from ...framework.base.files.atomic import write_atomically
 from ...framework.base.python.cached import cached_property
 from ...framework.editing.operations import Edit
 from ...framework.editing.patterns import no_match

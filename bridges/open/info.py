@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.values import plain
 from ...framework.ir.op_list import OpList

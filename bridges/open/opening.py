@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import VariableError
+from ...framework.base.files.atomic import PathLike
 from ..recognize.kinds import kind_named
 from ..recognize.recognizing import known_kind
 from .info import FileInfo

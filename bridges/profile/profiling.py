@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import OpscopeError
+from ...framework.base.files.atomic import PathLike, write_atomically
 from ...framework.base.scope import Scope
 from ..model.opening import open_model
 from ..view.profile import profile as measure

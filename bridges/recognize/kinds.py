@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from ...framework.base.errors import OpscopeError
-from ...framework.base.plugins import entry_points, load_plugin
+from ...framework.base.options.plugins import entry_points, load_plugin
 
 GROUP = "opscope.kinds"
 """The entry points of other packages' kinds."""

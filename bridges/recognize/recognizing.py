@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from ...cntk.models.open_model import format_of
 from ...framework.base.errors import FormatError, SaveError
-from ...framework.base.plugins import call_plugin
+from ...framework.base.options.plugins import call_plugin
 from ...framework.base.untrusted.opener import file_path, open_file
 from ...framework.files.saved import paths_of
 from ...kaldi.fst.files.openfst import is_openfst

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...cntk.network.network import Network
 from ...cntk.run.runtime import CntkNet
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.untrusted.records import typed
 from ..inference.cntk_nets import CntkRun
 from ..inference.form import ExportError

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike, make_folder_of, write_together
 from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.files.atomic import PathLike, make_folder_of, write_together
 from ...framework.base.untrusted.opener import path_text
 from ...framework.base.untrusted.records import json_file, typed
 from ...framework.files.tensor_file import TensorFile, write_tensors

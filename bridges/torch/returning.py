@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, cast
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import PathLike
 from ..model.opening import model_kind
 from ..recognize.kinds import kind_named
 from ..recognize.recognizing import check_name

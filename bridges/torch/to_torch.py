@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.scope import Scope, default_scope
 from ...framework.files.saved import HasOpList, Loaded, op_list_of
 from ...framework.ir.op_list import OpList

@@ -38,7 +38,7 @@ def view(
     a model of CNTK (.dnn, .cmf, .model), a config or network description of CNTK (.cntk, .ndl,
     .bs; --network says which where it has several), or an ONNX model.
     """
-    from ...framework.base.atomic import refuse_sources
+    from ...framework.base.files.atomic import refuse_sources
     from ..recognize.recognizing import files_of
     from .viewing import ROWS
     from .viewing import view as make_page

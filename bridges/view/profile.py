@@ -13,9 +13,9 @@ from numpy.random import Generator
 
 from ...framework.base.context import Hook, OpContext
 from ...framework.base.errors import VariableError
+from ...framework.base.options.settings import read_options, using
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
-from ...framework.base.settings import read_options, using
 from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
 from ...framework.ir.op_list import VarDecl
 from ...framework.runtime.plain_net import PlainNet

@@ -6,8 +6,8 @@ import html
 from collections.abc import Mapping
 from typing import Any
 
-from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import VariableError, nearest
+from ...framework.base.files.atomic import PathLike, write_atomically
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from ...framework.ir.printer import type_text

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...framework.base.errors import RunError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
 from ..parallel.options import ParallelOptions

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import make_folder_of
 from ...framework.base.untrusted.values import shown
 from ..base.text import read_text
 from ..base.write import write_text

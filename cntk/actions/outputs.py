@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ...framework.base.atomic import atomic_file, make_folder_of
 from ...framework.base.context import OpContext
 from ...framework.base.errors import FormatError, VariableError, nearest
-from ...framework.base.plugins import call_plugin, owner_of
+from ...framework.base.files.atomic import atomic_file, make_folder_of
+from ...framework.base.options.plugins import call_plugin, owner_of
 from ..base.text import located
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue

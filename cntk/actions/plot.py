@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator
 
 from ...framework.base.errors import RunError
-from ...framework.base.settings import switch
+from ...framework.base.options.settings import switch
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters
 from ..network.network import Network

@@ -10,10 +10,10 @@ from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ...framework.base.atomic import make_folder_of
 from ...framework.base.communicator import Communicator
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
-from ...framework.base.plugins import call_plugin
+from ...framework.base.files.atomic import make_folder_of
+from ...framework.base.options.plugins import call_plugin
 from ...framework.base.untrusted.opener import open_output
 from ..base.text import reason
 from ..base.write import write_text

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.cpu.threads import threads_set
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ..config.commands import Command
 from ..config.parameters import ConfigParameters
 from ..sgd.job import JobProgress

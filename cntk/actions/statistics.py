@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.base.atomic import make_folder_of
 from ...framework.base.context import OpContext
 from ...framework.base.errors import RunError
+from ...framework.base.files.atomic import make_folder_of
 from ..config.parameters import ConfigParameters
 from ..models.v1 import write_model
 from ..network.nodes.node import Node

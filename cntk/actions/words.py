@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...framework.base.errors import FormatError, nearest
-from ...framework.base.option_fields import option
-from ...framework.base.plugins import call_plugin, owner_of
+from ...framework.base.options.option_fields import option
+from ...framework.base.options.plugins import call_plugin, owner_of
 from ...framework.base.untrusted.opener import open_text
 from ..base.text import located, reason
 from ..base.write import write_text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.base.glibc_rand import GlibcRand
+from ...framework.base.algorithms.glibc_rand import GlibcRand
 from .mersenne import numbers_of
 
 _TRIES = 5

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import OpscopeError
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.opener import read_text as text_of_file
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...framework.base.atomic import make_folder_of, write_atomically
+from ...framework.base.files.atomic import make_folder_of, write_atomically
 
 
 def write_text(path: str | Path, text: str) -> None:

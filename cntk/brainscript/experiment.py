@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import atomic_file
 from ..base.text import Location, Source, located
 from ..config import ConfigParameters
 from ..config.files import find_file, read_source

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError, nearest
-from ...framework.base.plugins import Plugins
+from ...framework.base.options.plugins import Plugins
 from .parameters import ConfigParameters
 from .value import ConfigValue
 

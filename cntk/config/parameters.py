@@ -6,7 +6,7 @@ from dataclasses import MISSING
 from typing import Any
 
 from ...framework.base.errors import FormatError
-from ...framework.base.option_fields import option_fields
+from ...framework.base.options.option_fields import option_fields
 from ..base.text import Source, Text
 from .section import Section
 from .value import ConfigArray, ConfigValue

@@ -18,8 +18,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.untrusted.opener import open_file
 from ...framework.base.untrusted.roots import current
 from ...framework.base.untrusted.values import shown

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from ...framework.base.atomic import PathLike, atomic_file, write_atomically
 from ...framework.base.errors import SaveError
+from ...framework.base.files.atomic import PathLike, atomic_file, write_atomically
 from .archive import CONTENTS, SYMBOLS
 from .archive_format import pack_lattice
 from .hmms import PAUSE, Hmms

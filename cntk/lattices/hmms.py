@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.untrusted.values import check_fill
 from ..base.text import read_text
 

@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, ShapeError, nearest
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.sequence import offsets_of
 from ..base.text import read_text
 from .hmms import Hmms

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, VariableError, nearest
+from ...framework.base.files.atomic import make_folder_of
 from ...framework.base.untrusted.values import Fills
 from ...framework.editing.operations import Edit
 from ..base.text import Text, located

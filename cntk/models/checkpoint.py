@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike, atomic_file
+from ...framework.base.files.atomic import PathLike, atomic_file
 from ...framework.base.untrusted.opener import read_file
 from ...framework.base.untrusted.values import INT64
 from .stream import BinaryReader, BinaryWriter

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import PathLike, write_atomically
 from ...framework.base.untrusted.opener import read_file
 from ..network.network import Network
 from ..network.nodes.node import Node

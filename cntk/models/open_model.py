@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.untrusted.opener import read_file
 from ..network.network import Network
 from .v1 import is_model, parse_model, validated

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike, atomic_file
 from ...framework.base.errors import (
     AttributeTypeError,
     FormatError,
@@ -16,6 +15,7 @@ from ...framework.base.errors import (
     UnknownOperatorError,
     VariableError,
 )
+from ...framework.base.files.atomic import PathLike, atomic_file
 from ...framework.base.untrusted.opener import read_file
 from ...framework.base.untrusted.values import stem_of
 from ..network.catalog import kind

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from ...framework.base.errors import UnknownOperatorError, nearest
-from ...framework.base.plugins import load_plugin
+from ...framework.base.options.plugins import load_plugin
 from . import kinds as _kinds  # noqa: F401  fills the tables
 from .nodes.kind import KINDS, NDL
 from .nodes.node import Kind, NdlFunction

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.backend import to_host
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.loss.ctc_paths import NEVER, Paths, occupation, skips

@@ -10,7 +10,7 @@ import numpy as np
 from ...framework.base.backend import to_host
 from ...framework.base.errors import RunError
 from ...framework.base.sequence import lengths_of, make_schedule
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.sequence.sequences import levels_of, offsets_in

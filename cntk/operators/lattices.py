@@ -9,7 +9,7 @@ import numpy as np
 from ...framework.base.backend import to_host
 from ...framework.base.errors import RunError
 from ...framework.base.sequence import bincount, lengths_of, repeated, runs
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..lattices.lattice import PARTS, levels

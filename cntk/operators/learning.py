@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.errors import OpscopeError, RunError
-from ...framework.base.plugins import Plugins
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.options.plugins import Plugins
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion.expression import names, parse
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs

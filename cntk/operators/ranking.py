@@ -9,7 +9,7 @@ import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.sequence import bincount, repeated
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.sequence import lengths_of, repeated
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator

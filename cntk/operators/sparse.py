@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.shape import ShapeArgs, count
+from ...framework.base.sizes.shape import ShapeArgs, count
 from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs

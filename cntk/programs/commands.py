@@ -158,7 +158,7 @@ def nodes(name: str | None) -> None:
 @click.option("--in-place", is_flag=True, help="Write the file instead of printing it.")
 def format_(file: str, in_place: bool) -> None:
     """Lay out a config or script: indentation, blanks and empty lines; comments are kept."""
-    from ...framework.base.atomic import write_atomically
+    from ...framework.base.files.atomic import write_atomically
     from .files import formatted
 
     text = formatted(file)

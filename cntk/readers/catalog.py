@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Generic, TypeAlias, TypeVar
 
 from ...framework.base.errors import RunError, doubled, nearest
-from ...framework.base.plugins import Plugins, call_plugin
+from ...framework.base.options.plugins import Plugins, call_plugin
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from .base.data import Deserializer, Stream

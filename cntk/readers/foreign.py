@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import RunError, ShapeError
-from ...framework.base.plugins import call_plugin
+from ...framework.base.options.plugins import call_plugin
 from .base.data import ChunkInfo, Deserializer, Samples
 from .base.minibatches import check_samples, streams_of
 

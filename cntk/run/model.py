@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numpy.typing import DTypeLike
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.backend import Place
+from ...framework.base.files.atomic import PathLike
 from ..models.open_model import open_model
 from .runtime import CntkNet
 

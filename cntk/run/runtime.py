@@ -8,11 +8,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.backend import Place
 from ...framework.base.context import OpContext
 from ...framework.base.dtypes import to_dtype
 from ...framework.base.errors import VariableError
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences, bincount, offsets_of
 from ...framework.ir.names import rows_name

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...framework.base.atomic import check_same, make_folder_of, mark_of
 from ...framework.base.errors import SaveError
+from ...framework.base.files.atomic import check_same, make_folder_of, mark_of
 from ...framework.base.untrusted.opener import file_path
 from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ..models.v1 import read_model, write_model

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ..base.text import located
 from ..config.parameters import ConfigParameters
 from ..config.value import ArgVector

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from opscope.framework.base.shape import ShapeArgs
+from opscope.framework.base.sizes.shape import ShapeArgs
 from opscope.framework.fusion.team import in_order
 from opscope.framework.ir.kernel_args import Call, KernelArgs
 from opscope.framework.ir.registry import Slot, operator

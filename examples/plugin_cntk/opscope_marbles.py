@@ -11,7 +11,7 @@ from opscope.cntk.readers.base.data import Samples, Stream
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.readers.base.reader import DataReader
 from opscope.cntk.readers.base.writer import DataWriter
-from opscope.framework.base.atomic import atomic_file
+from opscope.framework.base.files.atomic import atomic_file
 from opscope.framework.ir.schema import AttrSpec
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .errors import DeviceError
-from .settings import switch
+from .options.settings import switch
 from .untrusted.values import shown
 
 
@@ -38,7 +38,7 @@ class Place:
         cupy = _cupy()
         count = cupy.cuda.runtime.getDeviceCount()
         if self.index >= count:
-            from .local_rank import local_rank  # without a GPU it is not needed
+            from .machine.local_rank import local_rank  # without a GPU it is not needed
 
             why = f"GPU {self.index} was asked for, but CuPy finds {count}, from 0 on"
             if self.index == local_rank():
@@ -62,7 +62,7 @@ def GPUPlace(index: int | None = None) -> Place:  # noqa: N802
     torchrun), the one with the number of the process on its machine.
     """
     if index is None:
-        from .local_rank import own_gpu  # without a GPU it is not needed
+        from .machine.local_rank import own_gpu  # without a GPU it is not needed
 
         index = own_gpu()
     return Place("gpu", index)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .errors import ShapeError, format_shape
-from .shape import Levels
+from .sizes.shape import Levels
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.dtypes import is_whole
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
-from ..base.shape import ArraySpec, Levels
+from ..base.sizes.shape import ArraySpec, Levels
 from ..ir.desc import BACKWARD, FORWARD, INPUT, OPTIMIZE, PARAMETER, STATE
 from ..ir.infer import infer_specs
 from ..ir.messages import as_op_list

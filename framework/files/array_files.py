@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..base.atomic import PathLike
 from ..base.errors import FormatError, OpscopeError, nearest
+from ..base.files.atomic import PathLike
 from ..base.untrusted.archives import Archive
 from ..base.untrusted.limits import check_limit
 from ..base.untrusted.opener import open_file, path_text

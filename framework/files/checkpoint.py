@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..base.atomic import PathLike, atomic_file
 from ..base.errors import FormatError
+from ..base.files.atomic import PathLike, atomic_file
 from ..base.untrusted.values import json_value, whole_number
 from ..ir.desc import TEMPORARY, NetDesc
 from ..ir.messages import from_message, parse_net, serialize_net, to_message

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..base.atomic import PathLike
 from ..base.backend import to_place
 from ..base.dtypes import is_float
 from ..base.errors import FormatError, VariableError, format_shape, nearest
+from ..base.files.atomic import PathLike
 from ..base.scope import Scope, check_scope, default_scope
-from ..base.shape import fits
+from ..base.sizes.shape import fits
 from ..base.untrusted.opener import no_such_file
 from ..ir.desc import OPTIMIZE, PARAMETER, NetDesc
 from ..ir.op_list import OpList, VarDecl

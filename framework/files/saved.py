@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from ..base.atomic import PathLike, write_pair
 from ..base.backend import to_host, to_place
 from ..base.errors import FormatError, OpscopeError, SaveError, VariableError, format_shape, nearest
+from ..base.files.atomic import PathLike, write_pair
 from ..base.scope import Scope, check_scope
-from ..base.shape import fits
+from ..base.sizes.shape import fits
 from ..base.untrusted.opener import is_missing, no_such_file, read_file, real_path
 from ..draw.summary import Summary
 from ..ir.desc import NetDesc

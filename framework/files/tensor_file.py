@@ -23,9 +23,9 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from ..base.atomic import PathLike
 from ..base.dtypes import to_dtype
 from ..base.errors import FormatError, ShapeError
+from ..base.files.atomic import PathLike
 from ..base.untrusted.opener import open_file
 from ..base.untrusted.values import count_of, json_value
 

@@ -31,8 +31,8 @@ from ...native.arguments import (
     may_lack,
 )
 from ...native.declarations import DECLARED, RECORDS
-from ..base.dims import Dim
 from ..base.errors import ArgumentError
+from ..base.sizes.dims import Dim
 from .libraries import Library
 
 DTYPES = {name: np.dtype([*fields.items()], align=True) for name, fields in RECORDS.items()}

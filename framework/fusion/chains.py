@@ -18,7 +18,7 @@ import numpy as np
 
 from ...native import constants
 from ...native.arguments import STEP, Rest, Struct, reads, updates
-from ..base import settings
+from ..base.options import settings
 from ..base.python.cached import new_rlock
 from . import arguments, native, team
 from .arguments import Block, Layout

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from ...native.units import COMMON_FLAGS, EXACT_FLAG
-from ..base import settings
+from ..base.options import settings
 from ..base.python.cached import new_rlock
 from . import chains, native
 from .c_source import c_function_name, c_prelude, c_source

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Sequence
 
-from ..base.system import HAS_THREADS
+from ..base.machine.system import HAS_THREADS
 from . import chains, libraries
 
 _NEVER = (1 << 63) - 1

@@ -17,10 +17,10 @@ import struct
 import time
 from pathlib import Path
 
-from ..base import settings
-from ..base.atomic import atomic_file
 from ..base.errors import SaveError
-from ..base.system import HAS_USERS
+from ..base.files.atomic import atomic_file
+from ..base.machine.system import HAS_USERS
+from ..base.options import settings
 
 _log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from ...native import units
 from ...native.units import Processor, Unit
-from ..base import settings
 from ..base.errors import OpscopeError
+from ..base.options import settings
 from ..base.python.cached import new_rlock
 from . import arguments
 from .arguments import Block

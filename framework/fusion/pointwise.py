@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from ..base.dtypes import FLOATS, NAMES, wide
-from ..base.shape import ArraySpec, Shape
+from ..base.sizes.shape import ArraySpec, Shape
 from ..ir.operation import Operator
 from .codegen import C_TYPES, COLUMN, FULL, HALF_NAMES, MOST_ARRAYS, ONE, ROW, Operand
 from .expression import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..base.shape import ShapeArgs, fits, format_spec
+from ..base.sizes.shape import ShapeArgs, fits, format_spec
 from .names import EMPTY
 from .op_list import OpNode
 

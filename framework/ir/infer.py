@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from ..base.dims import Dim
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape
-from ..base.shape import MOST_BYTES, ArraySpec, Levels, Shape, ShapeArgs, fits
+from ..base.sizes.dims import Dim
+from ..base.sizes.shape import MOST_BYTES, ArraySpec, Levels, Shape, ShapeArgs, fits
 from .desc import INPUT, PARAMETER, STATE
 from .names import EMPTY
 from .op_list import VarDecl, View

@@ -12,7 +12,7 @@ from ..base.backend import CPUPlace, Place, to_host
 from ..base.context import OpContext
 from ..base.errors import SlotError
 from ..base.scope import Scope
-from ..base.shape import ArraySpec, Levels, OperatorView, Shape
+from ..base.sizes.shape import ArraySpec, Levels, OperatorView, Shape
 
 if TYPE_CHECKING:
     from ..base.device_checks import Explain

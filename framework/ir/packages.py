@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..base.plugins import entry_points
+from ..base.options.plugins import entry_points
 from .op_list import OpList
 from .registry import ENTRY_POINTS, REGISTERED, OperatorDef
 

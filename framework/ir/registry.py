@@ -28,10 +28,10 @@ import numpy as np
 
 from ...proto import net_pb2 as pb
 from ..base.errors import OpscopeError, UnknownOperatorError, nearest
-from ..base.installed import any_elsewhere
-from ..base.plugins import entry_points, load_plugin
+from ..base.machine.installed import any_elsewhere
+from ..base.options.plugins import entry_points, load_plugin
 from ..base.python.cached import new_waiting_rlock
-from ..base.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
+from ..base.sizes.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
 from .gradient_args import GradientArgs, GradientMaker, check_forward
 from .kernel_args import Call, KernelArgs
 from .messages import encode_attr

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..base.shape import OperatorView
+from ..base.sizes.shape import OperatorView
 from .registry import REGISTERED
 from .rows import ArraySpecs, elementwise
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from ..base.shape import ArraySpec, OperatorView
+from ..base.sizes.shape import ArraySpec, OperatorView
 
 ArraySpecs = Mapping[str, ArraySpec]
 RowsRule = Callable[[OperatorView, ArraySpecs, Collection[str]], bool]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..base.errors import GradientError
-from ..base.shape import OperatorView
+from ..base.sizes.shape import OperatorView
 from ..ir.desc import BACKWARD, make_op
 from ..ir.gradient_args import GradientArgs
 from ..ir.names import DENSE_OP, EMPTY, rows_name

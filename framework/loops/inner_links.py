@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..base.errors import VariableError, doubled, nearest
-from ..base.shape import ArraySpec
+from ..base.sizes.shape import ArraySpec
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 

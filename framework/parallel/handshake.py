@@ -18,7 +18,7 @@ from ... import __version__
 from ..base.communicator import Communicator
 from ..base.context import OpContext
 from ..base.errors import RanksError
-from ..base.settings import option_text, read_options
+from ..base.options.settings import option_text, read_options
 from ..ir.desc import KIND_NAMES, PARAMETER, STATE, enum_name
 from ..ir.op_list import OpList
 from ..ir.operation import Operator

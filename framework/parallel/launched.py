@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from ..base.atomic import write_atomically
-from ..base.local_rank import first_number
-from ..base.settings import switch
+from ..base.files.atomic import write_atomically
+from ..base.machine.local_rank import first_number
+from ..base.options.settings import switch
 from ..base.untrusted.opener import read_file
 
 _COUNTS = (

@@ -28,8 +28,8 @@ import numpy as np
 from ..base.backend import copy_into, to_host
 from ..base.communicator import Communicator, Request, SharedArray, check_root, sum_in_order
 from ..base.errors import OpscopeError, RanksError
-from ..base.processes import ends_with_parent, is_alive
-from ..base.settings import switch
+from ..base.machine.processes import ends_with_parent, is_alive
+from ..base.options.settings import switch
 from .launched import RollCall
 
 _SMALL = 1 << 14

@@ -14,7 +14,7 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.dtypes import wide
 from ..base.errors import GradientError
-from ..base.shape import Shape
+from ..base.sizes.shape import Shape
 from ..ir.desc import BACKWARD, OPTIMIZE, STATE, TEMPORARY, make_op, make_var
 from ..ir.messages import as_op_list
 from ..ir.names import (

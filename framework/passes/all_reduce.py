@@ -16,7 +16,7 @@ import numpy as np
 
 from ...proto import net_pb2 as pb
 from ..base.errors import AttributeTypeError, GradientError, VariableError, nearest
-from ..base.shape import count
+from ..base.sizes.shape import count
 from ..ir.desc import BACKWARD, FORWARD, OPTIMIZE, TEMPORARY, make_op, make_var
 from ..ir.messages import as_op_list
 from ..ir.names import (

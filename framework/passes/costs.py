@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..base.shape import Shape
+from ..base.sizes.shape import Shape
 from ..ir.desc import FORWARD, PARAMETER
 from ..ir.op_list import OpList
 from ..ir.registry import lookup

@@ -35,7 +35,7 @@ from ..base.errors import (
     nearest,
     spelled,
 )
-from ..base.shape import ArraySpec, Shape
+from ..base.sizes.shape import ArraySpec, Shape
 from ..ir.desc import (
     OPTIMIZE,
     OUTPUT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from ..base.settings import read_options
+from ..base.options.settings import read_options
 from ..ir.op_list import OpList
 
 

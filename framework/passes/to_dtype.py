@@ -11,7 +11,7 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.dtypes import DOUBLE, HALVES, SINGLE
 from ..base.errors import GradientError, ShapeError, VariableError, nearest
-from ..base.shape import ArraySpec
+from ..base.sizes.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PARAMETER, STATE, make_op, make_var
 from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import as_op_list

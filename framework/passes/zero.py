@@ -26,7 +26,7 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.communicator import part_length
 from ..base.errors import AttributeTypeError, GradientError
-from ..base.shape import count
+from ..base.sizes.shape import count
 from ..ir.desc import (
     BACKWARD,
     FORWARD,

@@ -16,7 +16,7 @@ from ..base.backend import Place
 from ..base.dtypes import FLOATS, HALVES, SINGLE
 from ..base.errors import OpscopeError, RunError
 from ..base.scope import Scope
-from ..base.shape import ArraySpec
+from ..base.sizes.shape import ArraySpec
 from ..fusion.team import in_order
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
 from ..ir.operation import Operator

@@ -18,8 +18,8 @@ import numpy as np
 from ..base.backend import Place, copy_into, on_device, to_place
 from ..base.context import OpContext
 from ..base.errors import RunError, VariableError, format_shape
+from ..base.options.settings import Options, read_options, using
 from ..base.scope import Scope, Variable
-from ..base.settings import Options, read_options, using
 from ..base.untrusted.limits import limit
 from ..fusion import chains, hot
 from ..fusion.team import in_blocks, in_lists, nothing, one_blas_thread, task_of

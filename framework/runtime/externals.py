@@ -10,7 +10,7 @@ from typing import Any
 from ..base.errors import ShapeError, VariableError, format_shape, nearest
 from ..base.python.bounded_cache import HashedOnce
 from ..base.scope import Scope, Variable
-from ..base.shape import ArraySpec, Levels, fits, layout_hint
+from ..base.sizes.shape import ArraySpec, Levels, fits, layout_hint
 from ..ir.desc import INPUT
 from ..ir.op_list import VarDecl
 

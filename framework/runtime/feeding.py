@@ -12,7 +12,7 @@ from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import FED, Scope, Variable
 from ..base.sequence import Sequences, equal_levels
-from ..base.shape import Levels, fits, layout_hint
+from ..base.sizes.shape import Levels, fits, layout_hint
 from ..ir.desc import FORWARD, INPUT
 from ..ir.op_list import OpList, OpNode, VarDecl
 from .initialize import PERSISTENT

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..base.backend import CPUPlace
 from ..base.errors import OpscopeError
-from ..base.settings import read_options
+from ..base.options.settings import read_options
 from ..draw.summary import assumed_inputs
 from ..ir.desc import PARAMETER, PLAIN, STATE
 from ..ir.op_list import OpList, VarDecl

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
-from ..base.shape import ArraySpec, Shape
+from ..base.sizes.shape import ArraySpec, Shape
 from ..fusion import chains
 from ..fusion.codegen import FULL, MOST_ARRAYS, ONE, Loop, Operand
 from ..fusion.expression import Tree, replace_names

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import HALVES, SINGLE
-from ..base.shape import ArraySpec
+from ..base.sizes.shape import ArraySpec
 from ..fusion.conversions import convert_call
 from ..ir.kernel_args import Call, KernelFrame
 from ..ir.operation import Operator

@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from ..base.atomic import write_atomically
 from ..base.backend import to_host
 from ..base.context import Hook
 from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, SaveError, VariableError, nearest
+from ..base.files.atomic import write_atomically
 from ..base.python.cached import new_lock
 from ..base.untrusted.opener import file_path
 from ..ir.names import EMPTY

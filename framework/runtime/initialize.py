@@ -8,7 +8,7 @@ from ...proto import net_pb2 as pb
 from ..base.context import OpContext, default_context
 from ..base.errors import ShapeError, VariableError, format_shape
 from ..base.scope import Scope
-from ..base.shape import fits
+from ..base.sizes.shape import fits
 from ..ir.desc import PARAMETER, STATE
 from ..ir.messages import from_message
 from ..ir.op_list import OpList, OpNode, VarDecl

@@ -15,12 +15,12 @@ from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.cpu import threads
 from ..base.errors import FormatError, OpscopeError, RunError, VariableError
+from ..base.options.settings import CHOSEN, Options, current, read_once, read_options, using
 from ..base.python.bounded_cache import BoundedCache, HashedOnce
 from ..base.python.cached import new_lock
 from ..base.python.gc_disabled import gc_disabled
 from ..base.scope import Scope, default_scope
-from ..base.settings import CHOSEN, Options, current, read_once, read_options, using
-from ..base.shape import ArraySpec
+from ..base.sizes.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, TYPE_NAMES, enum_name, make_var
 from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import from_message, to_message, var_from_message

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..base.cpu.threads import most_threads
 from ..base.errors import RunError
-from ..base.many_dims import ManyDims
+from ..base.sizes.many_dims import ManyDims
 from ..fusion.arguments import NotTracedError
 from .binding import BoundSteps
 from .plans.plan import PlanStep

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..base.shape import ArraySpec
+from ..base.sizes.shape import ArraySpec
 from ..fusion.team import in_order
 from ..ir.kernel_args import BoundEpilogue, KernelArgs, KernelFrame
 from ..ir.operation import Operator

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dims import Dim
+from ..base.sizes.dims import Dim
 from ..fusion.arguments import NotTracedError
 from ..fusion.laid import Laid
 from ..fusion.team import ParallelTask, in_order, nothing, run_together, task_of

@@ -22,8 +22,8 @@ import numpy as np
 
 from ...native.arguments import ALIGNED, WRITEABLE, Array
 from ..base.cpu.threads import most_threads
-from ..base.dims import Dim, Dims
-from ..base.many_dims import Table
+from ..base.sizes.dims import Dim, Dims
+from ..base.sizes.many_dims import Table
 from ..fusion.arguments import TRACING, Block, Layout, NotTracedError, Several, grid_of
 from ..fusion.laid import Laid, LaidGrid
 from ..fusion.team import ParallelTask, task_of

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from ..base.errors import SaveError
-from ..base.system import fcntl
+from ..base.machine.system import fcntl
 
 if sys.platform == "win32":
     import msvcrt

@@ -7,8 +7,8 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..base.atomic import PathLike, write_atomically
 from ..base.errors import VariableError, nearest
+from ..base.files.atomic import PathLike, write_atomically
 from .metric import Metric
 from .resuming import Resumed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..base.atomic import PathLike, atomic_file
 from ..base.errors import OpscopeError
+from ..base.files.atomic import PathLike, atomic_file
 
 _NOT_CURVES = ("epoch", "seconds")
 

@@ -16,8 +16,8 @@ import struct
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import FormatError, check_kind
+from ...framework.base.files.atomic import PathLike, write_atomically
 from ...framework.base.untrusted.opener import read_file
 
 MAGIC = b"\0B"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...framework.base.algorithms.strongly_connected import strongly_connected
 from ...framework.base.sequence import bincount
-from ...framework.base.strongly_connected import strongly_connected
 from .fst import EXPANDED, MUTABLE, Fst
 
 # place of the bit that says yes; the next one says no

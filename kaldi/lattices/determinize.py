@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass
 
 from ...framework.base.errors import OpscopeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from .id_strings import BYTES, IdStrings
 from .plain import PlainLattice, pruned, sorted_states
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...framework.base.algorithms.strongly_connected import depth_first
 from ...framework.base.errors import ShapeError
-from ...framework.base.strongly_connected import depth_first
 
 
 class Weight(NamedTuple):

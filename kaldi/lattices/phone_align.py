@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...framework.base.errors import ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from .lattice import ONE, CompactLattice, Weight, topological_order
 from .operations import with_one_end, without_epsilons
 from .transition_ids import TransitionIds

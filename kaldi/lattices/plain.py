@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...framework.base.algorithms.strongly_connected import depth_first
 from ...framework.base.errors import ShapeError
-from ...framework.base.strongly_connected import depth_first
 from .lattice import Arc, CompactLattice, Weight, single, split, top_sorted
 from .operations import connected
 from .raw_lattice import RawLattice

@@ -15,10 +15,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import IO, Literal, TypeAlias, TypeVar
 
-from ...framework.base.atomic import atomic_file, mark_of
 from ...framework.base.errors import FormatError, SaveError
-from ...framework.base.leftovers import temporary_name
-from ...framework.base.settings import switch
+from ...framework.base.files.atomic import atomic_file, mark_of
+from ...framework.base.files.leftovers import temporary_name
+from ...framework.base.options.settings import switch
 from ...framework.base.untrusted.opener import (
     file_path,
     open_file,

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from ...framework.base.copying import copy_contents
 from ...framework.base.errors import FormatError, OutsideError, SaveError, check_kind
+from ...framework.base.files.copying import copy_contents
 from ...framework.base.untrusted.limits import check_limit
 from ..files.kaldi_io import Reader, Writer
 from .kinds import Kind, guess_kind, kind_of

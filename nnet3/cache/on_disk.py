@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from ... import __version__
-from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.settings import read_options, switch
-from ...framework.base.system import thread_time
+from ...framework.base.files.atomic import atomic_file
+from ...framework.base.machine.system import thread_time
+from ...framework.base.options.settings import read_options, switch
 from ...framework.fusion import library_files
 from ..compiler.computation import Computation
 from ..compiler.verbose import VERBOSE

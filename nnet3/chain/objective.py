@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from .denominator import LIMIT, DenominatorGraph, denominator
 from .numerator import numerator
 from .supervision import Supervision

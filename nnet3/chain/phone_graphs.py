@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError, ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...framework.base.untrusted.limits import check_limit
 from ...kaldi.lattices.lattice import CompactLattice, single
 from ...kaldi.lattices.operations import state_times

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator

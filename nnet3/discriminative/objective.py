@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...framework.base.sequence import bincount
 from ...kaldi.lattices.paths import Arcs, Paths
 from ...kaldi.lattices.transition_ids import TransitionIds

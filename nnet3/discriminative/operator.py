@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...framework.base.backend import to_host
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..operators.objectives import (

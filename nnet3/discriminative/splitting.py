@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...kaldi.lattices.acceptors import (
     depth_sorted,
     determinized_acceptor,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, FormatError, ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...kaldi.files.sparse import to_dense
 from ..files.examples import NnetExample, NnetIo
 

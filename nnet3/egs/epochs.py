@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.files.atomic import atomic_file
 from ...framework.base.untrusted.records import AnyFloat, record
 from ...framework.base.untrusted.values import INT32, in_range, json_value
 from ...framework.files.tensor_file import TensorFile, write_tensors

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...framework.base.strongly_connected import Graph, strongly_connected
+from ...framework.base.algorithms.strongly_connected import Graph, strongly_connected
 
 
 def topological_order(graph: Graph) -> list[int]:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind
+from ...framework.base.files.atomic import PathLike
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ..files.index_io import read_indexes, write_indexes
 from ..index.indexes import as_indexes, format_indexes

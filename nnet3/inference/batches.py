@@ -16,7 +16,7 @@ import numpy as np
 
 from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, check_kind
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...framework.base.python.cached import cached_property
 from ..optimize import OptimizeOptions
 from .chunks import ChunkComputer

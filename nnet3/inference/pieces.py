@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...framework.base.untrusted.limits import check_limit
 from ..run.input_arrays import warn_of_nan
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.scope import Scope
 from ...framework.files.saved import load_parts, put_values, save
 from ...framework.ir.op_list import OpList

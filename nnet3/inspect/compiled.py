@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, check_kind
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.python.cached import cached_property
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList

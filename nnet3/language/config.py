@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.untrusted.limits import limit
 from ...framework.base.untrusted.opener import read_text
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, near_names, nearest, one_list
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.untrusted.values import Fills
 from ..components import Component, new_component
 from ..language.config import ConfigLine, is_valid_name, numbered_lines, read_config_text

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import OpscopeError, ShapeError, one_list
+from ...framework.base.files.atomic import PathLike
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.transition_model import TransitionModel
 from ..components import Component

@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind
+from ...framework.base.files.atomic import PathLike
 from ...kaldi.files.kaldi_io import Reader
 from ..components.batch_norm import BatchNormComponent
 from ..components.dropout import RandomComponent

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import ShapeError, check_kind
+from ...framework.base.files.atomic import PathLike
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.files.transition_model import convert
 from ..components.base.summary import number

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind, nearest
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.untrusted.values import Fills
 from ...framework.ir.op_list import OpList
 from ...kaldi.files.kaldi_io import Reader, Writer

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion import native, row_blocks, team
 from ...framework.fusion.arguments import bind
 from ...framework.fusion.row_blocks import ByRows

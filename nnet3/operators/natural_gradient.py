@@ -19,7 +19,7 @@ import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.communicator import Communicator
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator

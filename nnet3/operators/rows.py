@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.sequence import repeated
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion.team import copy_task, in_order, with_task
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from ...framework.base.errors import AttributeTypeError, OpscopeError, nearest
+from ...framework.base.options.settings import read_options
 from ...framework.base.python.bounded_cache import BoundedCache
-from ...framework.base.settings import read_options
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation
 from ..compiler.reports import report_compiled, report_compressed, report_optimized

@@ -127,7 +127,7 @@ def _compile(
         click.echo(net_text(desc), nl=False)
         return
     if stage == "commands":
-        from ...framework.base.atomic import write_atomically
+        from ...framework.base.files.atomic import write_atomically
         from ...framework.ir.messages import serialize_net
 
         write_atomically(out, serialize_net(desc))

@@ -10,8 +10,8 @@ import os
 import click
 import numpy as np
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.files.atomic import write_atomically
 from ...framework.base.untrusted.opener import file_path, read_file
 from ..language.config import split_lines
 from ..language.nodes import DESCRIPTOR

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...framework.base.sequence import bincount, repeated
 from ...kaldi.files.sparse import GeneralMatrix, SparseMatrix, to_dense
 from ..cache.computers import ComputerCache

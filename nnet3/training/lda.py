@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, FormatError, ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.files.packed import packed, read_packed, unpacked, write_packed
 from ...kaldi.files.sparse import to_dense

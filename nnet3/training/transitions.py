@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...framework.base.sequence import bincount
 from ...kaldi.files.transition_model import TransitionModel
 from .progress import Log, number, ratio

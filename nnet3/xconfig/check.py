@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, one_list
+from ...framework.base.files.atomic import PathLike
 from ..language.config import is_valid_name
 from ..network.config_check import NetworkCheck
 from ..network.model_check import ERROR, Problem

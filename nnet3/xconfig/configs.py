@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike, write_together
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.files.atomic import PathLike, write_together
 from ..language.config import is_valid_name
 from . import basic, composite, convolution, gru, lstm, single
 from .inputs import InputError, Resolved, resolve

@@ -10,8 +10,8 @@ import dataclasses
 import os
 import re
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, check_kind
+from ...framework.base.files.atomic import PathLike
 from ..language.config import is_valid_name, numbered_lines, read_config_text
 
 _TYPE = re.compile(r"[a-z][-a-z0-9]+\Z")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.calls import copying

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.base.sizes.shape import Shape, ShapeArgs
 from ...framework.ir.registry import AttrSpec
 
 HEADS = AttrSpec(

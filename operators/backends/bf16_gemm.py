@@ -24,7 +24,7 @@ import functools
 from typing import Any
 
 from ...framework.base.cpu.threads import most_threads
-from ...framework.base.settings import read_options
+from ...framework.base.options.settings import read_options
 from ...framework.fusion import native, team
 from ...framework.fusion.arguments import bind
 from ...framework.fusion.libraries import Library

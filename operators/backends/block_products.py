@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import count
+from ...framework.base.sizes.shape import count
 from ...framework.fusion import native, team
 from ...framework.fusion.arguments import bind
 from ...framework.ir.kernel_args import Call, KernelArgs

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import count
+from ...framework.base.sizes.shape import count
 from ...framework.fusion import cublas
 from ...framework.fusion.device_lists import standing_for, work_of
 from ...framework.fusion.team import in_order

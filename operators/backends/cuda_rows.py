@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import count
+from ...framework.base.sizes.shape import count
 from ...framework.fusion.device_kernels import TILE, by_blocks, cuda_text, elementwise, takes
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import count
+from ...framework.base.sizes.shape import count
 from ...framework.fusion.cublas import multiply
 from ...framework.fusion.device_kernels import cuda_text, elementwise, takes
 from ...framework.fusion.team import in_order

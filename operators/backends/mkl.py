@@ -16,11 +16,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...framework.base import installed
 from ...framework.base.cpu.cores import is_intel
 from ...framework.base.cpu.numpy_blas import controllers
 from ...framework.base.cpu.threads import most_threads
 from ...framework.base.dtypes import NAMES
+from ...framework.base.machine import installed
 from ...framework.fusion import team
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 
 CHUNK_BYTES = 32 << 20
 """Memory that patches of images may take at a time."""

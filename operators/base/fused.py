@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.settings import read_options
+from ...framework.base.options.settings import read_options
 from ...framework.fusion import chains, native
 from ...framework.fusion.array_calls import ArrayHost, array_calls, array_plan
 from ...framework.fusion.codegen import COLUMN, FULL, ROW, Loop, Operand

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import KernelArgs
 from ...framework.ir.registry import Slot
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...framework.base.backend import to_host
 from ...framework.base.dtypes import HALVES, wide
 from ...framework.base.errors import RunError
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.ranks import ranks_of

@@ -9,7 +9,7 @@ import numpy as np
 from ...framework.base.backend import copy_into, to_host
 from ...framework.base.communicator import Communicator
 from ...framework.base.errors import RanksError
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.ranks import ranks_of

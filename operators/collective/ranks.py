@@ -12,7 +12,7 @@ from ...framework.base.backend import same_memory, to_host
 from ...framework.base.communicator import Communicator
 from ...framework.base.dtypes import HALVES, is_float, wide
 from ...framework.base.errors import RanksError
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...framework.base.backend import address
 from ...framework.base.communicator import Communicator
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from ..base.ranks import ranks_of

@@ -14,7 +14,7 @@ import numpy as np
 from ...framework.base.communicator import part_length
 from ...framework.base.dtypes import wide
 from ...framework.base.errors import RanksError
-from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.base.sizes.shape import Shape, ShapeArgs, count
 from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator

@@ -11,7 +11,7 @@ values of the gates by name.
 from __future__ import annotations
 
 from ...framework.base.errors import SlotError
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.desc import make_op
 from ...framework.ir.names import inner_name
 from ...framework.ir.op_list import OpNode

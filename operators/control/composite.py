@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ...framework.base.errors import AttributeTypeError, OpscopeError, SlotError, VariableError
-from ...framework.base.shape import OperatorView, ShapeArgs
+from ...framework.base.sizes.shape import OperatorView, ShapeArgs
 from ...framework.ir.desc import (
     FORWARD,
     KIND_NAMES,

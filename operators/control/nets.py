@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.registry import Slot
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import ArraySpec, Levels, ShapeArgs
+from ...framework.base.sizes.shape import ArraySpec, Levels, ShapeArgs
 from ...framework.ir.kernel_args import KernelArgs
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import Levels, ShapeArgs
+from ...framework.base.sizes.shape import Levels, ShapeArgs
 from ...framework.ir.kernel_args import KernelArgs
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
 from ...framework.loops.trees import net as recursive_net  # noqa: F401  registers the net

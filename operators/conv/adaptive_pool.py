@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.sequence import repeated
-from ...framework.base.shape import ShapeArgs, count
+from ...framework.base.sizes.shape import ShapeArgs, count
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...framework.base.shape import ShapeArgs, ShapeRule, layout_hint
+from ...framework.base.sizes.shape import ShapeArgs, ShapeRule, layout_hint
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator

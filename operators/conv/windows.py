@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate, product
 from typing import Any, TypeVar
 
-from ...framework.base.shape import ShapeArgs, count
+from ...framework.base.sizes.shape import ShapeArgs, count
 from ...framework.ir.registry import AttrSpec, Slot
 
 Value = TypeVar("Value")

@@ -8,7 +8,7 @@ from itertools import combinations
 from math import prod
 from typing import Any, NamedTuple
 
-from ...framework.base.shape import count
+from ...framework.base.sizes.shape import count
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import reducing, stacked
 from .matmul import product

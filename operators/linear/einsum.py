@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from ...framework.base.errors import ShapeError
-from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.base.sizes.shape import Shape, ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator

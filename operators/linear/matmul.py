@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import OperatorView, Shape, ShapeArgs, count
+from ...framework.base.sizes.shape import OperatorView, Shape, ShapeArgs, count
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode

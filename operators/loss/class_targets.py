@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.dtypes import wide
-from ...framework.base.shape import ShapeArgs, count
+from ...framework.base.sizes.shape import ShapeArgs, count
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator

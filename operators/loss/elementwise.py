@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.dtypes import wide
-from ...framework.base.shape import ShapeArgs, ShapeRule
+from ...framework.base.sizes.shape import ShapeArgs, ShapeRule
 from ...framework.fusion.derivative import gradients
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs

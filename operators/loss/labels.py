@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.base.sizes.shape import Shape, ShapeArgs, count
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot
 from ..linear.matmul import as_rows

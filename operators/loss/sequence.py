@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import ShapeArgs, count
+from ...framework.base.sizes.shape import ShapeArgs, count
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.desc import make_op
 from ...framework.ir.kernel_args import Call, KernelArgs

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion.derivative import gradients
 from ...framework.fusion.expression import names, parse
 from ...framework.fusion.team import in_order

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import pi, sqrt
 
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from .elementwise_math import limits_rule, numbers_rule, unary

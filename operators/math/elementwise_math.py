@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...framework.base.shape import ShapeArgs, same_as
+from ...framework.base.sizes.shape import ShapeArgs, same_as
 from ...framework.fusion.derivative import gradients
 from ...framework.fusion.expression import names, parse
 from ...framework.fusion.team import in_order

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.dtypes import is_float
-from ...framework.base.shape import ShapeArgs, ShapeRule
+from ...framework.base.sizes.shape import ShapeArgs, ShapeRule
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import to_host
-from ...framework.base.shape import ArraySpec, Shape, ShapeArgs, count
+from ...framework.base.sizes.shape import ArraySpec, Shape, ShapeArgs, count
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator

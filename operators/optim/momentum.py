@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.dtypes import is_float
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.ranks import SHARED, over_ranks

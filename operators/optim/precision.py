@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.dtypes import HALVES, is_float
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion.conversions import convert_call
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs

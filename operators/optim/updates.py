@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion.array_calls import (
     ArrayHost,
     ArrayPlan,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.base.sizes.shape import Shape, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.desc import make_op
 from ...framework.ir.kernel_args import Call, KernelArgs

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.sequence import lengths_of
-from ...framework.base.shape import Levels, ShapeArgs
+from ...framework.base.sizes.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator

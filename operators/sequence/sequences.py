@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.sequence import bincount, lengths_of, make_schedule, offsets_of, repeated
-from ...framework.base.shape import Levels, ShapeArgs
+from ...framework.base.sizes.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying

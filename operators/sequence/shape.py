@@ -9,7 +9,7 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.sequence import equal_levels, lengths_of, offsets_of, repeated, runs
-from ...framework.base.shape import Levels, ShapeArgs
+from ...framework.base.sizes.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator

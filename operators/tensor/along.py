@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.base.sizes.shape import Shape, ShapeArgs, count
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.base.sizes.shape import Shape, ShapeArgs, count
 from ...framework.fusion.team import nothing
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs

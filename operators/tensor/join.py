@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.backend import address
-from ...framework.base.dims import Dim
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.sizes.dims import Dim
+from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.fusion.row_copies import copy_call
 from ...framework.fusion.team import in_order, task_of
 from ...framework.ir.gradient_args import GradientArgs

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import random_generator
-from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.base.sizes.shape import Shape, ShapeArgs, count
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from .shape import copier

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.backend import same_memory
-from ...framework.base.shape import ShapeArgs, ShapeRule, count
+from ...framework.base.sizes.shape import ShapeArgs, ShapeRule, count
 from ...framework.fusion.row_copies import copy_call
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs

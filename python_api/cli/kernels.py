@@ -16,12 +16,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...framework.base.atomic import atomic_file
 from ...framework.base.cpu.cores import processor_name
 from ...framework.base.cpu.threads import threads_set
 from ...framework.base.errors import SaveError
+from ...framework.base.files.atomic import atomic_file
+from ...framework.base.options.settings import options, read_options
 from ...framework.base.scope import Scope
-from ...framework.base.settings import options, read_options
 from ...framework.fusion import native
 from ...framework.fusion.library_files import cache_folder, read_own
 from ...native import units

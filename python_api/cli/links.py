@@ -8,9 +8,9 @@ import sys
 
 import click
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
-from ...framework.base.settings import SWITCHES
+from ...framework.base.files.atomic import write_atomically
+from ...framework.base.options.settings import SWITCHES
 from ...framework.base.untrusted.opener import file_path, open_file
 from .main import kaldi_programs
 

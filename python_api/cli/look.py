@@ -61,7 +61,7 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
 
         click.echo(to_dot(model.desc), nl=False)
     elif svg:
-        from ...framework.base.atomic import write_atomically
+        from ...framework.base.files.atomic import write_atomically
 
         picture = model.picture()
         if svg == "-":
@@ -311,7 +311,7 @@ def version(kernels: bool) -> None:
 
     from ... import __version__
     from ...framework.base.backend import gpu_present
-    from ...framework.base.settings import switch
+    from ...framework.base.options.settings import switch
     from ...framework.fusion import native
     from ...framework.fusion.libraries import find_compiler
     from ...framework.ir.messages import FORMAT_VERSION

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ...framework.base.field_options import field_options
+from ...framework.base.options.field_options import field_options
 from ...nnet3.programs.base.options import chosen_place
 from ...nnet3.programs.base.program import print_line
 from ...scale.recipe.nnet3 import Nnet3Recipe

@@ -151,7 +151,7 @@ def _range(span: str | None) -> tuple[int, int] | None:
 def _write(out: str, values: dict) -> None:
     import numpy as np
 
-    from ...framework.base.atomic import write_atomically
+    from ...framework.base.files.atomic import write_atomically
 
     buffer = io.BytesIO()
     if out.endswith(".npz"):

@@ -116,7 +116,7 @@ def train(file: str, **options: Any) -> None:
 
 
 def _check(options: dict[str, Any]) -> None:
-    from ...framework.base.atomic import check_writable
+    from ...framework.base.files.atomic import check_writable
     from ...framework.files.saved import paths_of
 
     if options["evaluate"] and options["hold_out"]:

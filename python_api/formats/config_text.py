@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import OpscopeError, UnknownOperatorError
+from ...framework.base.files.atomic import write_atomically
 from ...nnet3.components.base.component import Component
 from ...nnet3.components.composite import CompositeComponent
 from ...nnet3.network.for_inference import nnet_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ...framework.base.atomic import PathLike, refuse_existing, refuse_sources
 from ...framework.base.errors import VariableError
+from ...framework.base.files.atomic import PathLike, refuse_existing, refuse_sources
 from ...framework.files.saved import paths_of
 from .forms import FORMS, Form, form_of
 from .report import BOUND, VALUES, ConversionReport, Job, Options

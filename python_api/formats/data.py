@@ -12,8 +12,8 @@ import numpy as np
 
 from ...cntk.readers.base.htk_files import HtkFile, read_script, write_htk
 from ...cntk.readers.htk.mlf import FRAME, HEADER, read_mlf, read_states
-from ...framework.base.atomic import atomic_file, make_folder_of, write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, RunError
+from ...framework.base.files.atomic import atomic_file, make_folder_of, write_atomically
 from ...framework.base.untrusted.opener import open_file
 from ...framework.base.untrusted.values import plain
 from ...framework.files.array_files import read_array, read_arrays

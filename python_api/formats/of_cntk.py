@@ -20,8 +20,8 @@ from ...cntk.network.initialize import initialize
 from ...cntk.network.network import Network
 from ...cntk.network.nodes.node import Node
 from ...cntk.run.runtime import CntkNet
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, UnknownOperatorError, VariableError
+from ...framework.base.files.atomic import write_atomically
 from ...framework.base.scope import Scope
 from ...framework.files.saved import put_values, save
 from ...framework.ir.messages import from_message, parse_net, serialize_net

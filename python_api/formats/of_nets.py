@@ -12,8 +12,8 @@ from ...bridges.inference.cases import OwnRun
 from ...bridges.model.net_models import NetModel, held_values
 from ...bridges.onnx.export.exporting import to_onnx
 from ...bridges.onnx.importing.model import OnnxModel, from_onnx
-from ...framework.base.atomic import write_together
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.files.atomic import write_together
 from ...framework.base.scope import Scope
 from ...framework.files.saved import paths_of, put_values, save
 from ...framework.files.tensor_file import write_tensors

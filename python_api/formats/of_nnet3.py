@@ -10,8 +10,8 @@ from ...bridges.nnet3_cntk.from_nnet3 import to_cntk
 from ...bridges.onnx.export.exporting import to_onnx
 from ...cntk.models.v1 import parse_model
 from ...cntk.run.runtime import CntkNet
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import write_atomically
 from ...framework.base.untrusted.values import stem_of
 from ...framework.ir.messages import from_message, parse_net, serialize_net
 from ...kaldi.files.kaldi_io import Reader, Writer

@@ -18,8 +18,8 @@ from ...bridges.torch.to_torch import Model, to_torch
 from ...cntk.network.initialize import initialize
 from ...cntk.network.network import Network
 from ...cntk.run.runtime import CntkNet
-from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, RunError
+from ...framework.base.files.atomic import make_folder_of
 from ...framework.base.untrusted.opener import read_file
 from ...framework.files.tensor_file import TensorFile
 from ...nnet3.network.for_inference import nnet_of

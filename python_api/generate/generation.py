@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ...bridges.onnx.importing.imported import ImportedModel
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import AttributeTypeError, OpscopeError, ShapeError
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.scope import Scope
 from .cached_onnx import SCORES, cached_net, random_inputs
 from .imported import ImportedStepper, StaticStepper

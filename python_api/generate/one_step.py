@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError, VariableError, nearest
-from ...framework.base.shape import ArraySpec, Shape
+from ...framework.base.sizes.shape import ArraySpec, Shape
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,

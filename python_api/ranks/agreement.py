@@ -19,9 +19,9 @@ from ...framework.base.backend import default_place
 from ...framework.base.communicator import Communicator, SingleCommunicator
 from ...framework.base.context import OpContext
 from ...framework.base.errors import GradientError, OpscopeError, RanksError
+from ...framework.base.options.settings import switch
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
-from ...framework.base.settings import switch
 from ...framework.files.saved import persistent_values
 from ...framework.ir.names import RANK_WEIGHT
 from ...framework.ir.op_list import OpList

@@ -12,7 +12,7 @@ from ...framework.base.communicator import Communicator, part_length
 from ...framework.base.context import OpContext
 from ...framework.base.errors import VariableError
 from ...framework.base.scope import Scope, Variable
-from ...framework.base.shape import count
+from ...framework.base.sizes.shape import count
 from ...framework.ir.desc import OUTPUT, PARAMETER, STATE
 from ...framework.ir.names import shard_name, whole_name
 from ...framework.ir.op_list import OpList, VarDecl

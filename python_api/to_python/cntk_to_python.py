@@ -20,7 +20,7 @@ from ...cntk.network.initialize import initial_value, initialize, is_random, spr
 from ...cntk.network.network import Network
 from ...cntk.network.nodes.initial_values import kind_of_values
 from ...cntk.network.nodes.node import Node
-from ...framework.base.atomic import PathLike, atomic_file
+from ...framework.base.files.atomic import PathLike, atomic_file
 from ...framework.files.tensor_file import write_tensors
 from ...framework.ir.desc import OpList, make_op
 from ...framework.ir.names import COPY_OP

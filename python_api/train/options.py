@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from ...framework.base.atomic import PathLike, check_writable
 from ...framework.base.dtypes import is_whole
 from ...framework.base.errors import OpscopeError
+from ...framework.base.files.atomic import PathLike, check_writable
 from ...framework.files.checkpoint import checkpoint_path
 
 WEIGHTS = "weights"

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import check_same, mark_of
 from ...framework.base.backend import describe_device
 from ...framework.base.context import Hook, OpContext
 from ...framework.base.dtypes import is_float
@@ -22,6 +21,7 @@ from ...framework.base.errors import (
     OpscopeError,
     RanksError,
 )
+from ...framework.base.files.atomic import check_same, mark_of
 from ...framework.base.scope import Scope
 from ...framework.base.untrusted.values import member
 from ...framework.files.checkpoint import (

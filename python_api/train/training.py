@@ -11,12 +11,12 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.context import Hook, OpContext
 from ...framework.base.dtypes import is_whole
 from ...framework.base.errors import OpscopeError
+from ...framework.base.files.atomic import PathLike
+from ...framework.base.options.settings import switch
 from ...framework.base.scope import Scope, default_scope
-from ...framework.base.settings import switch
 from ...framework.training.history import History
 from ..builder.calls import checked
 from ..ranks.agreement import Ranks, find_communicator

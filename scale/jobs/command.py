@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable
 
 from ...framework.base.errors import RunError, nearest
-from ...framework.base.option_fields import option_fields
+from ...framework.base.options.option_fields import option_fields
 from .job import JobRunner, Resources
 from .kubernetes import KubernetesRunner
 from .local import LocalRunner

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from ...framework.base.errors import RunError
-from ...framework.base.processes import birth
+from ...framework.base.machine.processes import birth
 from .job import Resources, Script
 
 _GRACE = 2.0

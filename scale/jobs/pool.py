@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, RunError, SaveError
-from ...framework.base.settings import as_environment
+from ...framework.base.files.atomic import write_atomically
+from ...framework.base.options.settings import as_environment
 from ...framework.base.untrusted.opener import open_text
 from ...framework.base.untrusted.records import json_file, record
 from ...framework.base.untrusted.values import in_range, shown, whole_number

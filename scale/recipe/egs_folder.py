@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import write_atomically
 from ...framework.base.untrusted.opener import no_such_file, read_file
 from ...framework.base.untrusted.values import whole_number
 from ...kaldi.tables.tables import TableWriter

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.files.atomic import write_atomically
 from ...framework.base.untrusted.records import json_file, typed
 
 EXAMPLES = "egs"

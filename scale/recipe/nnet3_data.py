@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.files.atomic import atomic_file
 from ...framework.base.untrusted.opener import open_file, read_text
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.files.posterior import Posterior

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from ...framework.base.errors import AttributeTypeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...nnet3.egs.merging import MinibatchRule
 from ...nnet3.training import NnetTrainerOptions
 from ...nnet3.training.schedule import proportion_at

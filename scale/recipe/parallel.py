@@ -25,10 +25,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.errors import AttributeTypeError, OpscopeError
-from ...framework.base.settings import SWITCHES
+from ...framework.base.files.atomic import write_atomically
+from ...framework.base.options.settings import SWITCHES
 from ...framework.base.untrusted.records import AnyFloat, json_file, record_file, typed
 from ...framework.training.folder_lock import folder_lock
 from ...framework.training.history import EVAL_PREFIX, History

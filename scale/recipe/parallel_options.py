@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...framework.base.errors import AttributeTypeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 
 
 @dataclass(frozen=True)

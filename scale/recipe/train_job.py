@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.backend import Place
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.files.atomic import write_atomically
 from ...framework.base.untrusted.records import json_file, record, typed
 from ...framework.base.untrusted.values import shown
 from ...kaldi.files.kaldi_io import Reader, Writer

@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.files.atomic import write_atomically
 from ...framework.base.untrusted.opener import open_file, read_file
 from ...framework.base.untrusted.records import json_file, record, record_file
 from ...framework.base.untrusted.values import json_value, whole_number

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...framework.base.errors import OpscopeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 
 if TYPE_CHECKING:
     from ...nnet3.inference.pieces import ChunkOptions

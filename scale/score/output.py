@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from ...framework.base.atomic import check_writable, write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
+from ...framework.base.files.atomic import check_writable, write_atomically
 from ...framework.base.untrusted.opener import open_file, real_path
 from ...kaldi.tables.specifiers import WriteSpecifier, is_specifier
 from ...kaldi.tables.tables import TableWriter

@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ...framework.base.atomic import atomic_file, write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, OutsideError, RunError
+from ...framework.base.files.atomic import atomic_file, write_atomically
 from ...kaldi.tables.tables import ScriptLine, key_bytes, value_bytes
 from .folder import Description, ScoreFolder
 from .listing import Values

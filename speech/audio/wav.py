@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import PathLike
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.tables.kinds import Kind
 from ...nnet3.language.nodes import warn

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import ArgumentError, FormatError, OpscopeError
-from ...framework.base.plugins import Plugins
+from ...framework.base.options.plugins import Plugins
 from ...framework.base.python.cached import new_lock
 from ...framework.base.untrusted.opener import PathLike, path_text
 from ...kaldi.fst.algorithms.symbols import changed

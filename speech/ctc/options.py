@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...nnet3.programs.base.program import from_values, options_of
 from ..features.options import config_lines
 from ..search.options import SearchOptions

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...nnet3.programs.features import CmvnTerms, dimensions
 from .rows import Rows

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...framework.base.untrusted.opener import read_file
 from ...nnet3.programs.base.program import from_values, options_of
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ..audio.resample import Resampler, windowed_sinc
 from .frames import checked_samples
 from .options import check_values

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, check_kind
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...nnet3.language.nodes import warn
 from .frames import checked_samples, warn_of_scale
 from .options import check_values, read_configs

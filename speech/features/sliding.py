@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...nnet3.language.nodes import warn
 
 _LEAST_VARIANCE = 1e-10

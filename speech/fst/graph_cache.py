@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import atomic_file, mark_of
 from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.files.atomic import atomic_file, mark_of
 from ...framework.base.untrusted.opener import real_path
 from ...framework.base.untrusted.values import json_value
 from ...framework.fusion.library_files import cache_folder

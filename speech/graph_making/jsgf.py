@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...framework.base.algorithms.strongly_connected import depth_first
 from ...framework.base.errors import FormatError
-from ...framework.base.strongly_connected import depth_first
 from ...framework.base.untrusted.limits import check_limit
 from ...framework.base.untrusted.values import shown
 from ...kaldi.fst.fst import Fst

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from ...framework.base.atomic import Writer
 from ...framework.base.errors import ArgumentError, FormatError
+from ...framework.base.files.atomic import Writer
 from ...framework.base.untrusted.opener import PathLike, path_text
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.kaldi_io import Reader

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...framework.base.glibc_rand import GlibcRand, rand_r
+from ...framework.base.algorithms.glibc_rand import GlibcRand, rand_r
 
 _BLOCK = 1024
 _SPACING = 27437  # from a number of `rand` to the seed of a matrix

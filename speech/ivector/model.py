@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...framework.base.untrusted.opener import path_text
 from ...kaldi.files.kaldi_io import Reader
 from ...nnet3.language.nodes import warn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...framework.base.atomic import atomic_file
+from ...framework.base.files.atomic import atomic_file
 from ...framework.base.untrusted.opener import open_text
 from .arpa import arpa_lines, read_arpa
 from .changes import interpolated, pruned

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...framework.base.untrusted.opener import read_file
 from ...framework.base.untrusted.values import shown
 from ...nnet3.inference.stepwise import State, StepComputer

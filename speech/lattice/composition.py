@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight, single, top_sorted
 from ...kaldi.lattices.operations import connected
 from ..language_model.automaton import Automaton, LanguageModel

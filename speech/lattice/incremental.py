@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...kaldi.lattices.determinize import DeterminiseOptions
 from ...kaldi.lattices.lattice import CompactLattice
 from ...kaldi.lattices.phone_determinize import determinized

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ...framework.base.field_options import field_options
+from ...framework.base.options.field_options import field_options
 from .lang import make_lang as made
 from .lang_files import LangOptions
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...framework.base.atomic import Writer, make_folder_of, write_together
+from ...framework.base.files.atomic import Writer, make_folder_of, write_together
 from ...framework.base.untrusted.opener import PathLike, path_text
 from .dictionary import of_entries, read_dictionary
 from .entries import mapped_entries

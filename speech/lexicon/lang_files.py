@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import ArgumentError, FormatError, doubled
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...framework.base.untrusted.opener import read_text
 from ...framework.base.untrusted.values import shown
 from ...kaldi.fst.algorithms.symbols import add_self_loops, sort_by

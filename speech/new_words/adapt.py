@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.base.atomic import make_folder_of, write_together
 from ...framework.base.errors import ArgumentError, FormatError
+from ...framework.base.files.atomic import make_folder_of, write_together
 from ...framework.base.untrusted.opener import PathLike, path_text, read_file
 from ...framework.base.untrusted.values import shown
 from ...kaldi.fst.algorithms.operations import sort_arcs

@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar
 
 import click
 
-from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import OpscopeError
-from ...framework.base.workers import shared_out
+from ...framework.base.files.atomic import make_folder_of, write_atomically
+from ...framework.base.machine.workers import shared_out
 from .model import Model
 
 Item = TypeVar("Item")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...nnet3.programs.base.program import Option, from_values, options_of
 from ..search.decoder import Decoder
 

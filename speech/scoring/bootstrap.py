@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...framework.base.glibc_rand import GlibcRand
+from ...framework.base.algorithms.glibc_rand import GlibcRand
 
 _AT_ONCE = 1 << 20
 

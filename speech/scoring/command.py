@@ -6,7 +6,7 @@ import os
 
 import click
 
-from ...framework.base.atomic import check_writable, write_atomically
+from ...framework.base.files.atomic import check_writable, write_atomically
 from ...kaldi.tables.specifiers import is_specifier
 from .edits import ErrorCounts
 from .page import page as page_of

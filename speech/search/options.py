@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ...framework.base.errors import OpscopeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 
 MOST_ACTIVE = (1 << 31) - 1
 DECODING_SCALE = 0.1

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ..ivector.eigen import falling_eigenvectors
 

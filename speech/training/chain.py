@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...framework.base.atomic import make_folder_of, write_atomically
+from ...framework.base.files.atomic import make_folder_of, write_atomically
 from ...framework.base.untrusted.opener import read_text
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.kaldi_io import Reader, Writer

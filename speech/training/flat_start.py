@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.files.atomic import write_atomically
 from ...kaldi.files.context_dependency import ContextDependency, new_transition_model
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.fst.files.fst_io import read_fst

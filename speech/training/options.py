@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...framework.base.errors import ArgumentError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...nnet3.egs.merging import MinibatchRule
 from ...nnet3.egs.splitting import ExampleGenerationOptions
 from ..language_model.smoothing import METHODS

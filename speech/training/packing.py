@@ -6,8 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import SaveError
+from ...framework.base.files.atomic import make_folder_of, write_atomically
 from ...framework.base.untrusted.opener import read_file
 from .options import SUBSAMPLING
 from .stages import MARK

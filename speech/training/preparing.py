@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import write_atomically
+from ...framework.base.machine.workers import shared_out
 from ...framework.base.untrusted.opener import read_text
-from ...framework.base.workers import shared_out
 from ...kaldi.files.compressed import CompressedMatrix
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.tables.tables import TableWriter, read_table

@@ -6,8 +6,8 @@ import html
 import os
 from collections.abc import Mapping, Sequence
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import OpscopeError
+from ...framework.base.files.atomic import write_atomically
 from ...nnet3.programs.base.options import shown as progress
 from ..recognize.batch import Batch
 from ..recognize.model import Model

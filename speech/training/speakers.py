@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import write_atomically
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.files.posterior import Posterior
 from ...kaldi.files.sparse import to_dense

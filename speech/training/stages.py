@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import ArgumentError, SaveError, nearest
+from ...framework.base.files.atomic import make_folder_of, write_atomically
 from ...framework.base.untrusted.opener import read_file
 from ...framework.base.untrusted.records import json_file
 from ...framework.training.folder_lock import folder_lock

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from ...framework.base.atomic import atomic_file
+from ...framework.base.files.atomic import atomic_file
 from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.opener import PathLike, path_text, read_text
 from ...framework.base.untrusted.values import shown

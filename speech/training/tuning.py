@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import FormatError
+from ...framework.base.files.atomic import make_folder_of, write_atomically
 from ...framework.base.untrusted.opener import read_file
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.transition_model import TransitionModel

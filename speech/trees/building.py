@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.option_fields import option
+from ...framework.base.options.option_fields import option
 from ...kaldi.files.context_dependency import EventMap, Leaf, Split, answers, with_leaves
 from .clustering import merged_below, merged_to_count, refined
 from .gaussians import objectives, sums_by

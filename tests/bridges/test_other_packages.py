@@ -10,7 +10,7 @@ import pytest
 import opscope
 from opscope import NetBuilder, Scope
 from opscope.framework.base.errors import UnknownOperatorError
-from opscope.framework.base.shape import same_as
+from opscope.framework.base.sizes.shape import same_as
 from opscope.framework.ir.desc import make_op
 from opscope.framework.ir.names import inner_name
 from opscope.framework.ir.op_list import OpNode

@@ -28,8 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opscope.framework.base import leftovers
 from opscope.framework.base.errors import OpscopeError
+from opscope.framework.base.files import leftovers
 
 from .child import Ending, StarvedError, wait_for
 from .kills import Kills, hidden

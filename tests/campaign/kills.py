@@ -16,8 +16,8 @@ import numpy as np
 
 import opscope
 from opscope import NetBuilder, Scope
-from opscope.framework.base import leftovers
 from opscope.framework.base.errors import FormatError
+from opscope.framework.base.files import leftovers
 from opscope.framework.files.checkpoint import read_checkpoint, write_checkpoint
 from opscope.framework.files.saved import persistent_values
 from opscope.kaldi.tables.tables import TableWriter, read_table

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from opscope.framework.base.atomic import write_atomically
+from opscope.framework.base.files.atomic import write_atomically
 
 from .inputs import Generator, Target
 from .limits import KINDS, Found

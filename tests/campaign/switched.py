@@ -16,7 +16,7 @@ from nnet3_runs import computed, request_for, spliced
 from nnet3_runs import random_net as random_nnet
 from opscope import NetBuilder, OpContext, Scope, Sequences, options
 from opscope.framework.base.cpu.threads import threads_set
-from opscope.framework.base.settings import Options
+from opscope.framework.base.options.settings import Options
 from opscope.framework.ir.desc import PARAMETER, STATE
 from opscope.framework.ir.names import grad_name
 from opscope.framework.passes.cleanup import cleanup_passes

@@ -29,9 +29,9 @@ from opscope.cntk.operators.learning import PLUGINS as LEARNERS
 from opscope.cntk.operators.learning import Learner, add_learner
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.updates import Updates
-from opscope.framework.base import plugins
 from opscope.framework.base.errors import FormatError, OpscopeError, RunError
-from opscope.framework.base.plugins import Plugins
+from opscope.framework.base.options import plugins
+from opscope.framework.base.options.plugins import Plugins
 from opscope.framework.ir.schema import AttrSpec
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from campaign.generators import ops
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import OpscopeError, RunError, ShapeError, SlotError
 from opscope.framework.base.scope import Scope
-from opscope.framework.base.shape import same_as
+from opscope.framework.base.sizes.shape import same_as
 from opscope.framework.ir.desc import INPUT, PARAMETER, make_op, make_var
 from opscope.framework.ir.kernel_args import Call, KernelArgs
 from opscope.framework.ir.op_list import OpList

@@ -16,8 +16,8 @@ from opscope.cntk.network.network import Network
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.minibatches import minibatches
 from opscope.cntk.readers.catalog import create_reader, create_writer
-from opscope.framework.base.atomic import atomic_file, make_folder_of
 from opscope.framework.base.errors import FormatError, OpscopeError, SaveError
+from opscope.framework.base.files.atomic import atomic_file, make_folder_of
 
 BAD = {"NUL": "a\0b", "long": "y" * 5000, "folder": "/", "inside a file": "data.txt/x"}
 

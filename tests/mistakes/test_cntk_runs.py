@@ -19,9 +19,9 @@ from opscope.cntk.network import catalog as nodes
 from opscope.cntk.readers.base.data import Samples, Stream
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.readers.base.reader import DataReader
-from opscope.framework.base import plugins
 from opscope.framework.base.backend import CPUPlace, gpu_present
 from opscope.framework.base.errors import DeviceError, OpscopeError, RunError
+from opscope.framework.base.options import plugins
 from opscope.python_api.cli.main import main
 
 CONFIG = """command = C ; modelPath = m.dnn ; deviceId = -1 ; makeMode = false

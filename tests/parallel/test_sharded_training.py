@@ -18,7 +18,7 @@ from opscope.framework.base.errors import (
     OpscopeError,
     RanksError,
 )
-from opscope.framework.base.shape import count
+from opscope.framework.base.sizes.shape import count
 from opscope.framework.files.checkpoint import read_checkpoint
 from opscope.framework.ir.desc import PARAMETER
 from opscope.framework.parallel.dry import DryWorld

@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import opscope
-from opscope.framework.base import atomic
 from opscope.framework.base.errors import FormatError, OpscopeError, SaveError, VariableError
+from opscope.framework.base.files import atomic
 from opscope.framework.base.scope import Scope
 from opscope.framework.files.saved import Loaded, load, load_desc, paths_of, save
 from opscope.framework.files.tensor_file import TensorFile, write_tensors

@@ -15,9 +15,9 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope
-from opscope.framework.base import leftovers
-from opscope.framework.base.atomic import write_atomically
 from opscope.framework.base.errors import FormatError, SaveError
+from opscope.framework.base.files import leftovers
+from opscope.framework.base.files.atomic import write_atomically
 from opscope.kaldi.tables.tables import TableWriter, read_table
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills as Unix does")
@@ -168,7 +168,7 @@ def test_a_save_into_a_folder_that_cannot_be_listed(monkeypatch: Any) -> None:
 
 def test_what_somebody_is_writing_is_no_leftover() -> None:
     script = (
-        "import sys; from opscope.framework.base.atomic import atomic_file\n"
+        "import sys; from opscope.framework.base.files.atomic import atomic_file\n"
         "with atomic_file('a') as file:\n"
         "    file.write(b'whole'); file.flush(); print('begun', flush=True); sys.stdin.read()\n"
     )

@@ -12,8 +12,8 @@ import numpy as np
 
 from ....cntk.network.network import Network
 from ....cntk.run.runtime import CntkNet
-from ....framework.base.atomic import PathLike, refuse_sources
 from ....framework.base.errors import FormatError, OpscopeError
+from ....framework.base.files.atomic import PathLike, refuse_sources
 from ....framework.base.scope import Scope, default_scope
 from ....framework.files.saved import HasOpList, Loaded, op_list_of
 from ....framework.ir.desc import INPUT, OUTPUT, PARAMETER, RECURRENT, make_var

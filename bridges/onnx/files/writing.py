@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import numpy as np
 
-from ....framework.base.atomic import atomic_file, write_atomically
 from ....framework.base.errors import FormatError, SaveError
+from ....framework.base.files.atomic import atomic_file, write_atomically
 from ....framework.files.tensor_file import array_bytes
 from ....proto import onnx_pb2 as pb
 from .graph import Graph

@@ -16,9 +16,9 @@ from ....framework.base.backend import CPUPlace
 from ....framework.base.context import OpContext
 from ....framework.base.dtypes import DTYPES
 from ....framework.base.errors import OpscopeError, RunError
+from ....framework.base.options.settings import current
 from ....framework.base.scope import Scope
-from ....framework.base.settings import current
-from ....framework.base.shape import ArraySpec
+from ....framework.base.sizes.shape import ArraySpec
 from ....framework.base.untrusted.values import check_fill
 from ....framework.ir.desc import make_op
 from ....framework.ir.infer import infer_one

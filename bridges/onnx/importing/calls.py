@@ -8,8 +8,8 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from ....framework.base.dims import Dim
 from ....framework.base.errors import FormatError, RunError
+from ....framework.base.sizes.dims import Dim
 from ....operators.names import Name, names_in
 from .graph import Graph, Node
 

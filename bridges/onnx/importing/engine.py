@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.context import OpContext
-from ....framework.base.dims import Dims
 from ....framework.base.dtypes import DTYPES
 from ....framework.base.errors import FormatError, OpscopeError, RunError
 from ....framework.base.python.bounded_cache import BoundedCache
 from ....framework.base.scope import Scope
+from ....framework.base.sizes.dims import Dims
 from ....framework.runtime.executor import bound_bytes
 from ....framework.runtime.plain_net import PlainNet
 from ....framework.runtime.plans.memory import WorkspaceOwner

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....framework.base.dims import Dim
+from ....framework.base.sizes.dims import Dim
 from ....framework.ir.desc import INPUT, RECURRENT, make_var
 from ....framework.ir.op_list import Link, MemoryDecl, OpList, OpNode, StepDecl
 from ....framework.loops.recurrent.net import recurrent_op

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....framework.base.dims import Dim
+from ....framework.base.sizes.dims import Dim
 from ....framework.ir.registry import lookup
 from .calls import Call, Kind, NeedsValue, NotHere, Value, array_of, constant_of, numbers_of
 from .graph import Node

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ....framework.base.dims import Dim, Dims
 from ....framework.base.dtypes import DTYPES
 from ....framework.base.errors import FormatError, OpscopeError, RunError
-from ....framework.base.shape import ArraySpec
+from ....framework.base.sizes.dims import Dim, Dims
+from ....framework.base.sizes.shape import ArraySpec
 from ....framework.base.untrusted.values import Fills
 from ....framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
 from ....framework.ir.infer import infer_one

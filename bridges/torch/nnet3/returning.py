@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, OpscopeError
+from ....framework.base.files.atomic import PathLike
 from ....framework.base.untrusted.records import typed
 from ....nnet3.network.model import AmNnetSimple
 from ...model.nnet3_models import Nnet3Model

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ....framework.base.atomic import PathLike
 from ....framework.base.errors import OpscopeError, ShapeError, check_kind
+from ....framework.base.files.atomic import PathLike
 from ....nnet3.cache.computers import ComputerCache
 from ....nnet3.inference.chunks import ChunkComputer
 from ....nnet3.inference.pieces import ChunkOptions

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from ....framework.base.dtypes import is_float
-from ....framework.base.shape import ArraySpec
+from ....framework.base.sizes.shape import ArraySpec
 from ....framework.fusion.expression import ExpressionError
 from ....framework.fusion.pointwise import formulas, operands
 from ....framework.ir.operation import Operator

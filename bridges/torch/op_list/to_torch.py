@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ....framework.base.atomic import PathLike
 from ....framework.base.errors import OpscopeError, ShapeError
+from ....framework.base.files.atomic import PathLike
 from ....framework.ir.desc import PARAMETER
 from ....framework.ir.op_list import OpList, VarDecl
 from ....framework.ir.operation import Operator

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ....framework.base.algorithms.strongly_connected import strongly_connected
 from ....framework.base.errors import CycleError
-from ....framework.base.strongly_connected import strongly_connected
 from ...base.text import located
 from .node import Node
 

@@ -18,7 +18,7 @@ from ....framework.base.errors import (
     ShapeError,
     nearest,
 )
-from ....framework.base.plugins import call_plugin
+from ....framework.base.options.plugins import call_plugin
 from ...base.text import Location, located
 from .attributes import REQUIRED, AttributeSpec, Dims, FileField
 

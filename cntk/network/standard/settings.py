@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....framework.base.errors import FormatError
-from ....framework.base.option_fields import option
+from ....framework.base.options.option_fields import option
 from ...config.parameters import ConfigParameters
 
 RNN_TYPES = tuple("SIMPLENET SIMPLERNN LSTM CLASSLM LBLM NPLM CLASSLSTM NCELSTM CLSTM CRF".split())

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....framework.base.errors import RunError, ShapeError, nearest
-from ....framework.base.plugins import call_plugin, owner_of
+from ....framework.base.options.plugins import call_plugin, owner_of
 from ....framework.base.sequence import bincount
 from .data import Deserializer, Samples, Stream
 from .layout import Layout, packed

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ....framework.base.errors import RunError
-from ....framework.base.plugins import call_plugin, owner_of
+from ....framework.base.options.plugins import call_plugin, owner_of
 from .data import Samples, Stream
 from .layout import Layout
 from .pack import Minibatch

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....framework.base.atomic import PathLike, atomic_file
 from ....framework.base.errors import FormatError
+from ....framework.base.files.atomic import PathLike, atomic_file
 from .steady_file import SteadyFile
 
 FILE, DATA, LABELS, MAPPING, STATISTICS, CATEGORIES = range(1, 7)

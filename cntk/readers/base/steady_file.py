@@ -9,8 +9,8 @@ from typing import cast
 
 import numpy as np
 
-from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
+from ....framework.base.files.atomic import PathLike
 from ....framework.base.untrusted.opener import open_file
 
 

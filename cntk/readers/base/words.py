@@ -12,8 +12,8 @@ from typing import cast
 
 import numpy as np
 
-from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, nearest
+from ....framework.base.files.atomic import PathLike
 from ....framework.base.untrusted.values import shown
 from ...base.text import read_text
 

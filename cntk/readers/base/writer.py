@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ....framework.base.errors import SaveError, ShapeError
-from ....framework.base.plugins import call_plugin, owner_of
+from ....framework.base.options.plugins import call_plugin, owner_of
 from .data import Samples
 
 

@@ -19,8 +19,8 @@ from functools import partial
 
 import numpy as np
 
-from ....framework.base.atomic import PathLike, atomic_file
 from ....framework.base.errors import FormatError, ShapeError
+from ....framework.base.files.atomic import PathLike, atomic_file
 from ....framework.base.sequence import bincount, repeated
 from ....framework.base.untrusted.values import shown
 from ...config.parameters import ConfigParameters

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ....framework.base.atomic import check_writable
 from ....framework.base.errors import ShapeError
+from ....framework.base.files.atomic import check_writable
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import Samples

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, nearest
+from ....framework.base.files.atomic import PathLike
 from ....framework.base.sequence import repeated
 from ....framework.base.untrusted.limits import check_limit
 from ....framework.base.untrusted.opener import open_text

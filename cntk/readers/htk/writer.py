@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ....framework.base.atomic import make_folder_of
+from ....framework.base.files.atomic import make_folder_of
 from ....framework.base.untrusted.roots import current
 from ...base.text import read_text
 from ...config.parameters import ConfigParameters

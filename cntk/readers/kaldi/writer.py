@@ -19,8 +19,8 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from ....framework.base.atomic import make_folder_of
 from ....framework.base.errors import SaveError
+from ....framework.base.files.atomic import make_folder_of
 from ....framework.base.untrusted.roots import current
 from ....kaldi.tables.specifiers import WriteSpecifier
 from ....kaldi.tables.tables import TableWriter

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ....framework.base.atomic import check_writable, make_folder_of, write_atomically
 from ....framework.base.errors import FormatError
+from ....framework.base.files.atomic import check_writable, make_folder_of, write_atomically
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples
 from ..base.words import read_lines, read_word_classes

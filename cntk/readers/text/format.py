@@ -17,8 +17,8 @@ from typing import overload
 
 import numpy as np
 
-from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
+from ....framework.base.files.atomic import PathLike
 from ....framework.base.untrusted.values import INT64
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream, join
 from ..base.steady_file import SteadyFile

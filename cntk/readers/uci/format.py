@@ -12,8 +12,8 @@ from itertools import islice
 
 import numpy as np
 
-from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
+from ....framework.base.files.atomic import PathLike
 from ....framework.base.sequence import bincount, repeated
 from ....framework.base.untrusted.opener import open_file, read_file
 from ..text.arrays import parse_numbers

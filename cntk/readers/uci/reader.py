@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....framework.base.atomic import write_atomically
 from ....framework.base.errors import FormatError, OpscopeError
+from ....framework.base.files.atomic import write_atomically
 from ...config import load_array
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples, Stream

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
-from ..system import HAS_THREADS
+from ..machine.system import HAS_THREADS
 
 
 def executor(threads: int | None, name: str) -> Executor:

@@ -21,8 +21,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from time import monotonic
 
-from .. import settings
 from ..errors import OpscopeError
+from ..options import settings
 from .cores import Load, usable_cores
 from .numpy_blas import BlasThreads, controllers
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from ..errors import FormatError, OpscopeError, nearest
-from ..settings import switch
+from ..options.settings import switch
 
 SWITCH = "OPSCOPE_LIMITS"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..errors import FormatError, OpscopeError, OutsideError
+from ..options.settings import switch
 from ..python.cached import new_lock
-from ..settings import switch
 
 SWITCH = "OPSCOPE_ROOT"
 _BETWEEN = re.compile(r"[\s;,:=+|\[\](){}\"'<>]+")  # what stands between the names in a word

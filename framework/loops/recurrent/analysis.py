@@ -12,7 +12,7 @@ from typing import Any
 
 from ...base.errors import OpscopeError
 from ...base.python.cached import cached_property
-from ...base.shape import ArraySpec, Levels
+from ...base.sizes.shape import ArraySpec, Levels
 from ...ir.infer import infer_specs
 from ...ir.op_list import OpList
 from ...ir.operation import Operator

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...base.scope import Scope
-from ...base.shape import Levels
+from ...base.sizes.shape import Levels
 from ...fusion.row_copies import copy_call, fill_call, put_call, take_call
 from ...ir.kernel_args import Call
 from ..inner_links import Memory

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ...base.options.settings import Options
 from ...base.sequence import Schedule
-from ...base.settings import Options
 from ...fusion.row_copies import fill_call, take_call
 from ...fusion.team import merge
 from ...ir.kernel_args import Call

@@ -14,7 +14,7 @@ import numpy as np
 from ...base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
 from ...base.python.bounded_cache import BoundedCache
 from ...base.python.cached import cached_property
-from ...base.shape import ArraySpec, Levels
+from ...base.sizes.shape import ArraySpec, Levels
 from ...base.untrusted.limits import check_limit
 from ...ir.desc import (
     INPUT,

@@ -9,9 +9,9 @@ from typing import Any
 
 from ...base.backend import Place
 from ...base.errors import OpscopeError, RunError
+from ...base.options.settings import Options
 from ...base.scope import Scope
-from ...base.settings import Options
-from ...base.shape import ArraySpec, Levels
+from ...base.sizes.shape import ArraySpec, Levels
 from ...ir.operation import Operator
 from ...runtime.binding import BoundSteps
 from ...runtime.plain_net import bind_chain, grouping

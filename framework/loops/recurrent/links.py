@@ -11,7 +11,7 @@ import numpy as np
 from ...base.python.bounded_cache import BoundedCache
 from ...base.scope import Scope, Variable
 from ...base.sequence import Schedule, make_schedule, offsets_of, repeated
-from ...base.shape import ArraySpec, Levels
+from ...base.sizes.shape import ArraySpec, Levels
 from ...runtime.binding import BoundSteps
 from .description import StepNet
 

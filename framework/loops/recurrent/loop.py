@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...base.scope import Scope
-from ...base.shape import ArraySpec, Levels
+from ...base.sizes.shape import ArraySpec, Levels
 from ...fusion.row_copies import copy_call, fill_call, take_call
 from ...ir.kernel_args import Call
 from .analysis import given_at

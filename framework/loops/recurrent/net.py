@@ -23,7 +23,7 @@ from functools import partial
 from ....proto import net_pb2 as pb
 from ...base.errors import VariableError
 from ...base.scope import Scope, Variable
-from ...base.shape import ArraySpec
+from ...base.sizes.shape import ArraySpec
 from ...ir.desc import RECURRENT, make_op
 from ...ir.kernel_args import KernelArgs
 from ...ir.messages import as_op_list

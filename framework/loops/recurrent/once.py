@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...base.shape import ArraySpec
+from ...base.sizes.shape import ArraySpec
 from ...fusion.row_copies import take_call
 from ...ir.kernel_args import Call
 from ...ir.operation import Operator

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from ...base.python.cached import cached_property
-from ...base.shape import ArraySpec
+from ...base.sizes.shape import ArraySpec
 from ...ir.names import EMPTY
 from ...ir.operation import Operator
 from .description import StepNet

@@ -15,7 +15,7 @@ import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...base.shape import ArraySpec
+from ...base.sizes.shape import ArraySpec
 from ...ir.names import COPY_OP, EMPTY, SUM_OP
 from ...ir.operation import Operator
 from ...ir.row_kinds import EACH, SUM, row_kinds

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...base.options.settings import Options
 from ...base.python.cached import cached_property
-from ...base.settings import Options
 from ...fusion.row_copies import fill_call
 from ...fusion.team import merge
 from ...ir.kernel_args import Call

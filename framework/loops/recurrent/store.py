@@ -18,7 +18,7 @@ from ...base.backend import Place, same_memory
 from ...base.python.bounded_cache import BoundedCache
 from ...base.scope import Scope
 from ...base.sequence import Schedule, runs
-from ...base.shape import ArraySpec, Levels
+from ...base.sizes.shape import ArraySpec, Levels
 from ...fusion.prepared import Prepared
 from ...ir.kernel_args import RunState
 from ...runtime.executor import OPERATOR_BYTES

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.context import OpContext
 from ...base.scope import Scope
-from ...base.shape import ArraySpec, Levels
+from ...base.sizes.shape import ArraySpec, Levels
 from ...ir.desc import BACKWARD
 from ...ir.names import carry_name
 from ...runtime.executor import Frame

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...base.backend import address
-from ...base.settings import current
-from ...base.shape import ArraySpec, Levels
+from ...base.options.settings import current
+from ...base.sizes.shape import ArraySpec, Levels
 from ...runtime.plain_net import PlainNet
 from ..inner_gradient import saving_of
 from .bank import Bank, BatchRange, BoundBatch, ForwardRun, StaticInput, gradient_reads

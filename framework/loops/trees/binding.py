@@ -10,7 +10,7 @@ import numpy as np
 from ...base.context import OpContext
 from ...base.errors import OpscopeError, TreeError
 from ...base.python.bounded_cache import BoundedCache
-from ...base.shape import ArraySpec, Levels
+from ...base.sizes.shape import ArraySpec, Levels
 from ...ir.kernel_args import KernelArgs
 from ...runtime.binding import BoundSteps, frame_of
 from ...runtime.plans.memory import as_view

@@ -13,7 +13,7 @@ from ...base.errors import (
     format_shape,
     nearest,
 )
-from ...base.shape import ArraySpec, fits
+from ...base.sizes.shape import ArraySpec, fits
 from ...ir.desc import (
     FORWARD,
     INPUT,

@@ -6,8 +6,8 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from ...base.algorithms.strongly_connected import strongly_connected
 from ...base.errors import doubled, nearest
-from ...base.strongly_connected import strongly_connected
 from ...ir.desc import (
     FORWARD,
     INPUT,

@@ -25,7 +25,7 @@ from ...base.errors import (
     nearest,
     one_list,
 )
-from ...base.shape import ArraySpec, fits
+from ...base.sizes.shape import ArraySpec, fits
 from ...base.untrusted.values import MAX_RANK
 from ...ir.desc import (
     BACKWARD,

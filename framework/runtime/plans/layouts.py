@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ...base.shape import ArraySpec, Shape
+from ...base.sizes.shape import ArraySpec, Shape
 from ...fusion import native
 from ...fusion.codegen import COLUMN, FULL, ONE
 from ...ir.registry import REFERENCE

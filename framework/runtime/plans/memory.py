@@ -18,9 +18,9 @@ import numpy as np
 
 from ...base.backend import Place
 from ...base.errors import RunError
+from ...base.options.settings import read_options
 from ...base.scope import Scope
-from ...base.settings import read_options
-from ...base.shape import ArraySpec
+from ...base.sizes.shape import ArraySpec
 from ...fusion import row_blocks, team
 from ...fusion.arguments import TRACING, NotTracedError
 

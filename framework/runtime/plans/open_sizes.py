@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dims import Dims
-from ...base.many_dims import ManyDims, Table
-from ...base.shape import ArraySpec
+from ...base.sizes.dims import Dims
+from ...base.sizes.many_dims import ManyDims, Table
+from ...base.sizes.shape import ArraySpec
 
 Specs = Mapping[str, ArraySpec]
 

@@ -19,10 +19,10 @@ from weakref import WeakKeyDictionary
 from ...base.backend import Place
 from ...base.dtypes import to_dtype
 from ...base.errors import OpscopeError, RunError, nearest
+from ...base.options.settings import Options, option_text
 from ...base.python.cached import cached_property
 from ...base.scope import Scope
-from ...base.settings import Options, option_text
-from ...base.shape import ArraySpec, Levels, Shape, nbytes_of
+from ...base.sizes.shape import ArraySpec, Levels, Shape, nbytes_of
 from ...fusion.codegen import COLUMN, ROW
 from ...fusion.pointwise import kind_of
 from ...ir.desc import INPUT, OUTPUT, PARAMETER, STATE

@@ -21,9 +21,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ....framework.base.algorithms.strongly_connected import depth_first
 from ....framework.base.errors import ShapeError
 from ....framework.base.sequence import repeated
-from ....framework.base.strongly_connected import depth_first
 from ..fst import Fst
 from ..fst_properties import reachable
 

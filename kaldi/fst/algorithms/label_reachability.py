@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ....framework.base.algorithms.strongly_connected import strongly_connected
 from ....framework.base.sequence import bincount
-from ....framework.base.strongly_connected import strongly_connected
 from ..arcs import runs
 from ..files.openfst import LOOK_AHEAD
 from ..fst import EXPANDED, Fst, Header, Reachability

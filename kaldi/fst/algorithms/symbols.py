@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ....framework.base.algorithms.std_sort import std_argsort
 from ....framework.base.errors import ShapeError
 from ....framework.base.sequence import repeated
-from ....framework.base.std_sort import std_argsort
 from ..fst import Fst
 from ..fst_properties import sorted_properties
 from .acceptors import connect

@@ -26,7 +26,7 @@ from ....framework.base.errors import (
     UnknownOperatorError,
     nearest,
 )
-from ....framework.base.plugins import entry_points, load_plugin
+from ....framework.base.options.plugins import entry_points, load_plugin
 from ....framework.base.untrusted.limits import check_limit
 from ....framework.base.untrusted.values import Fills
 from ....kaldi.files.kaldi_io import Reader, Writer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ....framework.base.shape import ShapeArgs
+from ....framework.base.sizes.shape import ShapeArgs
 from ....framework.ir.kernel_args import KernelArgs
 from ....framework.ir.registry import AttrSpec
 from .lowered_op import of_indexes

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....framework.base.shape import ShapeArgs, count
+from ....framework.base.sizes.shape import ShapeArgs, count
 from ....framework.fusion.row_copies import fill_call
 from ....framework.fusion.team import in_order, takes_blocks
 from ....framework.ir.kernel_args import Call, KernelArgs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ....framework.base.shape import ShapeArgs
+from ....framework.base.sizes.shape import ShapeArgs
 from ....framework.fusion.team import in_order
 from ....framework.ir.kernel_args import Call, KernelArgs
 from ....framework.ir.registry import Slot, operator

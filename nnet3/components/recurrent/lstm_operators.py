@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ....framework.base.shape import ShapeArgs
+from ....framework.base.sizes.shape import ShapeArgs
 from ....framework.fusion.array_calls import ChunkScratch
 from ....framework.fusion.row_copies import copy_call, fill_call
 from ....framework.fusion.team import in_order

@@ -17,7 +17,7 @@ import click
 import numpy as np
 
 from ....framework.base.errors import FormatError, OpscopeError, nearest
-from ....framework.base.option_fields import option_fields
+from ....framework.base.options.option_fields import option_fields
 from ....framework.base.untrusted.opener import read_text
 from ...compiler.verbose import Verbose, telling
 from ...language.nodes import warnings_to

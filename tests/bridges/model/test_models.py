@@ -16,7 +16,7 @@ from opscope.bridges.model.net_models import NetModel
 from opscope.bridges.model.opening import open_model
 from opscope.bridges.recognize import kinds
 from opscope.bridges.recognize.kinds import FileKind
-from opscope.framework.base import plugins
+from opscope.framework.base.options import plugins
 from opscope.nnet3.inference.saved import save_nnet
 from opscope.python_api.cli.main import main
 

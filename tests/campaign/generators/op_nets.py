@@ -12,7 +12,7 @@ import numpy as np
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import GradientError, OpscopeError
 from opscope.framework.base.scope import Scope
-from opscope.framework.base.shape import ArraySpec, count
+from opscope.framework.base.sizes.shape import ArraySpec, count
 from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, make_op, make_var
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.op_list import OpList, OpNode

@@ -20,7 +20,7 @@ from opscope.framework.base.dtypes import DTYPES, HALVES, to_dtype
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import Sequences, offsets_of
-from opscope.framework.base.shape import ArraySpec, count
+from opscope.framework.base.sizes.shape import ArraySpec, count
 from opscope.framework.ir.desc import INPUT, RECURRENT, make_op, make_var
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.messages import attr_value

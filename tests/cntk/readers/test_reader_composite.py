@@ -14,8 +14,8 @@ from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.bundler import Bundler, SingleSamples
 from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
 from opscope.cntk.readers.catalog import create_reader
-from opscope.framework.base import plugins
 from opscope.framework.base.errors import FormatError
+from opscope.framework.base.options import plugins
 
 
 class Named(Deserializer):

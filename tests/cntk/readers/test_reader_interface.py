@@ -12,8 +12,8 @@ from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.readers.base.reader import DataReader
 from opscope.cntk.readers.base.writer import DataWriter
 from opscope.cntk.readers.catalog import READERS, WRITERS, create_reader, create_writer
-from opscope.framework.base import plugins
 from opscope.framework.base.errors import FormatError, RunError, SaveError, ShapeError
+from opscope.framework.base.options import plugins
 
 
 class Point:

@@ -10,14 +10,14 @@ import threading
 
 import pytest
 
-from opscope.framework.base import atomic
-from opscope.framework.base.atomic import (
+from opscope.framework.base.errors import SaveError
+from opscope.framework.base.files import atomic
+from opscope.framework.base.files.atomic import (
     atomic_file,
     check_writable,
     write_atomically,
     write_together,
 )
-from opscope.framework.base.errors import SaveError
 
 
 def files_in(folder):

@@ -11,8 +11,8 @@ from opscope import NetBuilder
 from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.context import Hook, OpContext, default_context
 from opscope.framework.base.errors import OpscopeError, RunError
+from opscope.framework.base.options.settings import SWITCHES, read_options, switch
 from opscope.framework.base.scope import Scope
-from opscope.framework.base.settings import SWITCHES, read_options, switch
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.plans.memory import ScratchPool
 

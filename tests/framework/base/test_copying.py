@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from opscope.framework.base.copying import copy_contents
+from opscope.framework.base.files.copying import copy_contents
 
 DATA = bytes(range(256)) * 9000
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.base.dims import Dim, Dims
+from opscope.framework.base.sizes.dims import Dim, Dims
 from size_arithmetic import computed
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import opscope
-from opscope.framework.base import installed
+from opscope.framework.base.machine import installed
 
 GROUP = "opscope.operators"
 KERNELS = """

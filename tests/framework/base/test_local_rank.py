@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from opscope.framework.base import backend, local_rank
+from opscope.framework.base import backend
 from opscope.framework.base.backend import GPUPlace, parse_place
 from opscope.framework.base.errors import DeviceError
+from opscope.framework.base.machine import local_rank
 from opscope.framework.base.scope import Scope
 from opscope.testing.device_double import instead_of_cupy
 

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from opscope.framework.base.dims import Dims
-from opscope.framework.base.many_dims import ManyDims, Sums, Table
+from opscope.framework.base.sizes.dims import Dims
+from opscope.framework.base.sizes.many_dims import ManyDims, Sums, Table
 from size_arithmetic import computed
 
 PARTS = 5

@@ -15,8 +15,8 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, OpContext, OpscopeError, Scope
-from opscope.framework.base import settings
-from opscope.framework.base.settings import SWITCHES, Options, current, read_options
+from opscope.framework.base.options import settings
+from opscope.framework.base.options.settings import SWITCHES, Options, current, read_options
 from opscope.framework.loops.recurrent import net as recurrent_net
 from opscope.framework.parallel.dry import DryWorld
 from opscope.framework.runtime.executor import Frame

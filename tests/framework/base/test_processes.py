@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from opscope.framework.base.processes import birth, is_alive
+from opscope.framework.base.machine.processes import birth, is_alive
 
 _NEVER = 2**31 - 2  # no process has such a number
 
@@ -36,7 +36,7 @@ def test_a_process_that_has_ended_and_is_not_collected() -> None:
 
 _CHILD = """
 import sys, time
-from opscope.framework.base.processes import ends_with_parent
+from opscope.framework.base.machine.processes import ends_with_parent
 
 if sys.argv[1] == "during":
     with ends_with_parent():

@@ -14,7 +14,7 @@ import opscope
 from file_readers import READERS
 from opscope.cntk.network.dialect import to_desc
 from opscope.cntk.programs.files import networks_of
-from opscope.framework.base import atomic
+from opscope.framework.base.files import atomic
 from opscope.framework.base.untrusted import opener, roots
 from opscope.framework.ir.messages import serialize_net
 from opscope.kaldi.tables.streams import open_output

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import ShapeError, VariableError
-from opscope.framework.base.shape import ShapeArgs, count, fits
+from opscope.framework.base.sizes.shape import ShapeArgs, count, fits
 from opscope.framework.ir.desc import PARAMETER, make_op, make_var
 from opscope.framework.ir.infer import infer_specs, view_shape, view_slices
 from opscope.framework.ir.op_list import View

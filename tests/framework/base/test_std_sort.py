@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from opscope.framework.base.std_sort import std_argsort
+from opscope.framework.base.algorithms.std_sort import std_argsort
 
 # elements, different keys, the digest of what fstarcsort of OpenFst 1.7.9 made of such arcs
 CASES = [

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from opscope.framework.base.errors import OpscopeError
-from opscope.framework.base.workers import shared_out
+from opscope.framework.base.machine.workers import shared_out
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

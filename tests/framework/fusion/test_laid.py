@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.base.dims import Dims
+from opscope.framework.base.sizes.dims import Dims
 from opscope.framework.fusion.arguments import NotTracedError, grid_of
 from opscope.framework.fusion.laid import Laid, LaidGrid
 

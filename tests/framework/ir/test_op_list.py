@@ -8,7 +8,7 @@ import pytest
 import toy_ops  # noqa: F401  registers the operators used here
 from opscope import NetBuilder
 from opscope.framework.base.errors import AttributeTypeError, ShapeError, SlotError
-from opscope.framework.base.shape import same_as
+from opscope.framework.base.sizes.shape import same_as
 from opscope.framework.ir.desc import BACKWARD, INPUT, make_op, make_var
 from opscope.framework.ir.messages import from_message, to_message, var_from_message
 from opscope.framework.ir.op_list import OpList, VarDecl, View

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.context import OpContext
+from opscope.framework.base.options.settings import Options
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import make_schedule, offsets_of
-from opscope.framework.base.settings import Options
 from opscope.framework.loops.recurrent import net as recurrent_net
 from opscope.framework.loops.recurrent.boundary import (
     bind_links,

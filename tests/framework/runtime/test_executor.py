@@ -18,8 +18,8 @@ from opscope.framework.base.errors import (
     UnknownOperatorError,
     VariableError,
 )
+from opscope.framework.base.options.settings import read_options
 from opscope.framework.base.scope import Scope
-from opscope.framework.base.settings import read_options
 from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var
 from opscope.framework.ir.op_list import OpList, SourceLocation, VarDecl, View
 from opscope.framework.runtime.net import Net

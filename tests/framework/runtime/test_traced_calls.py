@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, OpContext, Scope
-from opscope.framework.base.dims import Dims
+from opscope.framework.base.sizes.dims import Dims
 from opscope.framework.fusion.arguments import NotTracedError
 from opscope.framework.fusion.laid import Laid
 from opscope.framework.fusion.team import in_order, nothing

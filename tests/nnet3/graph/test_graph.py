@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from opscope.framework.base.algorithms.strongly_connected import strongly_connected
 from opscope.framework.base.errors import CycleError, FormatError, ShapeError
-from opscope.framework.base.strongly_connected import strongly_connected
 from opscope.nnet3.compiler.compiler import Compiler
 from opscope.nnet3.compiler.steps import NnetSteps, hash_order
 from opscope.nnet3.graph import graph as graph_module

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from opscope.framework.base.glibc_rand import GlibcRand, rand_r
+from opscope.framework.base.algorithms.glibc_rand import GlibcRand, rand_r
 from opscope.speech.scoring.bootstrap import Bootstrap
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kaldi_data import need
+from opscope.framework.base.algorithms.glibc_rand import GlibcRand
 from opscope.framework.base.errors import FormatError
-from opscope.framework.base.glibc_rand import GlibcRand
 from opscope.kaldi.files.context_dependency import ContextDependency, Leaf, Split, Table, answers
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.files.transition_model import TransitionModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .....framework.base.shape import ArraySpec
+from .....framework.base.sizes.shape import ArraySpec
 from .....framework.ir.operation import Operator, expand_op
 from .....operators.control.layers import LAST, RECURRENT_LAYERS
 from ....inference.reading import Recurrence, RefusedError

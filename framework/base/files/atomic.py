@@ -8,10 +8,10 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-from .errors import FormatError, OutsideError, SaveError
+from ..errors import FormatError, OutsideError, SaveError
+from ..untrusted.opener import file_path, open_output, real_path
+from ..untrusted.roots import current
 from .leftovers import hold, temporary_name
-from .untrusted.opener import file_path, open_output, real_path
-from .untrusted.roots import current
 
 PathLike = str | os.PathLike[str]
 Writer = Callable[[BinaryIO], object]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from .errors import OpscopeError, RunError
+from ..errors import OpscopeError, RunError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -8,9 +8,9 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from ..dtypes import FLOATS
+from ..errors import ShapeError, format_shape
 from .dims import Dim
-from .dtypes import FLOATS
-from .errors import ShapeError, format_shape
 
 Shape = tuple[int, ...]
 ArraySpec = tuple[Shape, np.dtype]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from .errors import OpscopeError
+from ..errors import OpscopeError
 from .system import HAS_PROCESSES
 
 Item = TypeVar("Item")

@@ -11,7 +11,7 @@ import os
 import re
 import time
 
-from .system import fcntl
+from ..machine.system import fcntl
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 _BEGINNING = 64  # characters of the name that a temporary file stands for

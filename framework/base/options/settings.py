@@ -17,8 +17,8 @@ from dataclasses import Field, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
-from ...native.units import NAMES
-from .errors import OpscopeError, nearest
+from ....native.units import NAMES
+from ..errors import OpscopeError, nearest
 
 _FLAG = ("0", "1")
 

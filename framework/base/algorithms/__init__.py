@@ -1,0 +1,1 @@
+"""Generators, orders and searches that the originals' results hang on. Imports nothing."""

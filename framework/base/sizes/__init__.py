@@ -1,0 +1,1 @@
+"""Sizes and shapes, known or not. Imports dtypes and errors alone."""
