@@ -88,7 +88,7 @@ _HOMES = {
     "Sequences": ".framework.base.sequence",
     **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.base.backend"),
     **dict.fromkeys(("set_threads", "get_threads"), ".framework.base.cpu.threads"),
-    "options": ".framework.base.settings",
+    "options": ".framework.base.options.settings",
     "OpContext": ".framework.base.context",
     "confined": ".framework.base.untrusted.roots",
     "Net": ".framework.runtime.net",

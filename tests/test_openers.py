@@ -1,7 +1,7 @@
 """Every call of the package that opens a file goes through the door for named files.
 
-The door is `framework/base/untrusted/opener.py` for reading and `framework/base/files/atomic.py` for
-writing: only there are paths held to the folders of `--root`, and pipes and devices refused.
+The door is `framework/base/untrusted/opener.py` for reading and `framework/base/files/atomic.py`
+for writing: only there are paths held to the folders of `--root`, and pipes and devices refused.
 """
 
 import ast

@@ -1,8 +1,8 @@
 """What stands for arrays while a binding is traced: how they lie in memory, in `Dim`s.
 
 A kernel that binds to them computes sizes, steps and addresses as it does with arrays of NumPy;
-what it decides by these is noted as conditions (framework/base/sizes/dims.py). What needs elements, or a
-function of NumPy, fails, and is bound again for each shape.
+what it decides by these is noted as conditions (framework/base/sizes/dims.py). What needs elements,
+or a function of NumPy, fails, and is bound again for each shape.
 """
 
 from __future__ import annotations
