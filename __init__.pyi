@@ -51,10 +51,10 @@ from .framework.base.errors import SlotError as SlotError
 from .framework.base.errors import TreeError as TreeError
 from .framework.base.errors import UnknownOperatorError as UnknownOperatorError
 from .framework.base.errors import VariableError as VariableError
+from .framework.base.options.settings import options as options
 from .framework.base.scope import Scope as Scope
 from .framework.base.scope import copy as copy
 from .framework.base.sequence import Sequences as Sequences
-from .framework.base.options.settings import options as options
 from .framework.base.untrusted.roots import confined as confined
 from .framework.files.loading import load_parameters as load_parameters
 from .framework.files.saved import load as load

@@ -1,1 +1,1 @@
-"""Generators, orders and searches that the originals' results hang on. Imports nothing."""
+"""Generators, orders and searches that the originals' results depend on. Imports nothing."""
