@@ -156,7 +156,9 @@ class _Joint:
 
 def _ranges(ranges: Sequence[tuple[int, int]]) -> np.ndarray:
     """The numbers of ranges, each given by its first and its length."""
-    return np.concatenate([np.arange(begin, begin + length) for begin, length in ranges])
+    # None where all variables of a step are parameters or states, whose arrays stay.
+    parts = [np.arange(begin, begin + length) for begin, length in ranges]
+    return np.concatenate([np.arange(0), *parts])
 
 
 class StepTraces:
