@@ -227,7 +227,7 @@ class Scope:
     Kids are owned by their parent and dropped with it. Place: where new tensors live.
 
     Attributes:
-        named: of a root: how often a variable of the tree was made or removed.
+        named: of a root: another number whenever a variable of the tree was made or removed.
         checks: of a root: what kernels on GPUs have found wrong in the data of its runs; None
             where they look for nothing.
 
@@ -268,7 +268,7 @@ class Scope:
             if not isinstance(name, str) or not name:
                 raise VariableError(f"a variable of a scope is named by a str, not by {name!r}")
             variable = self._vars[name] = Variable(name, self)
-            self.root.named += 1
+            self.root.named = next(_versions)
             self.touch()  # a new local name may hide one of a parent
         return variable
 
@@ -361,13 +361,13 @@ class Scope:
             frame.release()
         self.bound.clear()
         self._vars.clear()
-        self.root.named += 1
+        self.root.named = next(_versions)
         self.kids.clear()
 
     def erase(self, name: str) -> None:
         """Remove a local variable."""
         if self._vars.pop(name, None) is not None:
-            self.root.named += 1
+            self.root.named = next(_versions)
             self.touch()
 
     def names(self) -> list[str]:

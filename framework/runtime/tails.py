@@ -97,12 +97,15 @@ def with_tails(
 def _may_wait(chain: Chain, others: Sequence[Chain], views: Mapping[str, str]) -> bool:
     """Whether a chain whose result no other reads may run after others that follow it."""
 
-    def bases(names: Iterable[str]) -> set[str]:
-        return {views.get(name, name) for name in names}
+    def bases(chains: Iterable[Chain], names: Callable[[Operator], Iterable[str]]) -> set[str]:
+        return {views.get(name, name) for one in chains for op in one for name in names(op)}
 
-    used = bases(name for op in chain for name in (*op.value_reads(), *op.output_vars()))
-    written = bases(name for other in others for op in other for name in op.output_vars())
-    return used.isdisjoint(written)
+    (read, written), (read_there, written_there) = (
+        (bases(chains, Operator.value_reads), bases(chains, Operator.output_vars))
+        for chains in ([chain], others)
+    )
+    # What a normalization writes beside the result that its tail reads, others may read as well.
+    return written_there.isdisjoint(read | written) and written.isdisjoint(read_there)
 
 
 def _tail_slot(op: Operator, name: str) -> str:

@@ -50,6 +50,7 @@ class NativeCall:
                 raise NotTracedError("an argument that was bound before")
             self.items.append((function, away))
         self._rows = _rows_of(task, names)
+        self._short = task.short
 
     def bound(
         self, arrays: Mapping[str, Any], own: int, numbers: Iterator[int], held: Any
@@ -64,7 +65,7 @@ class NativeCall:
         if self._rows is not None:
             make, loop, names = self._rows
             rows = partial(make, loop, [arrays[name] for name in names])
-        return run_together([ParallelTask(items, next(numbers), held, rows)])
+        return run_together([ParallelTask(items, next(numbers), held, rows, short=self._short)])
 
 
 class NumpyCall:

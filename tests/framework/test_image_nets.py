@@ -11,6 +11,7 @@ import pytest
 import opscope
 from opscope.framework.base.cpu import threads
 from opscope.framework.fusion import chains
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.operators.direct import convolution_sums
 from opscope.operators.direct.tail import ACTIVATIONS
 
@@ -341,3 +342,23 @@ def test_operators_of_many_outputs_have_no_tail() -> None:
 
     steps = plan_of(block, False).steps
     assert ["split"] in [[op.type for op in step.operators] for step in steps]
+
+
+@pytest.mark.skipif(not chains.available(), reason="there is no native library")
+def test_other_results_of_a_step_are_there_before_they_are_read() -> None:
+    """A convolution with batch normalization waits for no activation that follows a reader."""
+    net, scope = PlainNet(), opscope.Scope()
+    net.add_op("conv2d", {"x": "x", "w": "w"}, {"out": "c"})
+    reads = {"x": "c", "scale": "s", "bias": "b", "mean": "m", "variance": "v"}
+    writes = {"out": "h", "mean_out": "m2", "variance_out": "v2"}
+    writes |= {"saved_mean": "mean", "saved_inv_std": "inv"}
+    net.add_op("batch_norm", reads, writes)
+    net.add_op("cumsum", {"x": "mean"}, {"out": "sums"}, {"axis": 0})
+    net.add_op("relu", {"x": "h"}, {"out": "y"})
+    rng = np.random.default_rng(0)
+    shapes: dict[str, Any] = {"x": (2, 3, 8, 8), "w": (16, 3, 3, 3)}
+    shapes |= dict.fromkeys(("s", "b", "m", "v"), 16)
+    given = {n: rng.uniform(0.5, 1, shape).astype(np.float32) for n, shape in shapes.items()}
+    scope.feed(given)
+    net.run(scope, opscope.OpContext(train=False, live_out=["y", "sums"]))
+    np.testing.assert_allclose(scope.numpy("sums"), given["m"].cumsum(), rtol=1e-6)

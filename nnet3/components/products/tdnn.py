@@ -283,7 +283,7 @@ def bind_tdnn(k: KernelArgs, product: Product = product, *, tiles: bool = False)
     parts = rows_of_offsets(k, k["x"])
     begin = k.attrs["first"][0]
     neighbors = list(k.attrs["first"]) == [*range(begin, begin + len(parts))]
-    if tiles and k.attrs["stride"] == 1 and neighbors:
+    if tiles and len(parts) > 1 and k.attrs["stride"] == 1 and neighbors:
         from ....operators.backends import row_products  # loaded by what computes
 
         whole = row_products.of_neighbors(parts[0], len(parts), w.T, out, k.get("b"))

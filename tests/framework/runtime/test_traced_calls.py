@@ -12,10 +12,11 @@ from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.sizes.dims import Dims
 from opscope.framework.fusion.arguments import NotTracedError
 from opscope.framework.fusion.laid import Laid
-from opscope.framework.fusion.team import in_order, nothing
+from opscope.framework.fusion.team import ParallelTask, in_order, nothing, task_of
 from opscope.framework.runtime import executor
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.traced_calls import (
+    NativeCall,
     NumpyCall,
     bound_calls,
     leaves,
@@ -74,6 +75,13 @@ def test_functions_of_numpy_get_arrays_where_those_lie() -> None:
 def test_other_calls_are_not_traced(call: Any) -> None:
     with pytest.raises(NotTracedError):
         NumpyCall(call, [])
+
+
+def test_short_items_are_known() -> None:
+    own = Dims().unchecked(0, 64)
+    call = NativeCall(ParallelTask(((1, own + 8),), 5, None, short=1), own, {})
+    task = task_of(call.bound({}, 128, iter([7]), None))
+    assert task is not None and (task.items, task.work, task.short) == (((1, 136),), 7, 1)
 
 
 def net() -> tuple[NetBuilder, str]:
