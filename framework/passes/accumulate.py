@@ -101,9 +101,7 @@ class _Accumulator:
         added = grad
         if dtype != own.dtype:
             added = self._temporary(f"{summed}@TERM", own.shape, dtype)
-            adds.append(
-                make_op(CAST_OP, {"x": grad}, {"out": added}, {"dtype": dtype}, role=BACKWARD)
-            )
+            adds.append(_cast(grad, added, dtype, BACKWARD))
         clears.append(_clear(summed))
         if not total:
             reads = {"x": summed, "y": added}
@@ -117,9 +115,7 @@ class _Accumulator:
         ):
             if name not in self._vars:
                 self._temporary(name, (), dtype)
-                ops.append(
-                    make_op(CAST_OP, {"x": source}, {"out": name}, {"dtype": dtype}, role=role)
-                )
+                ops.append(_cast(source, name, dtype, role))
         product = self._temporary(f"{summed}@PRODUCT", own.shape, dtype)
         mean = self._temporary(f"{summed}@MEAN", own.shape, dtype)
         adds.append(make_op("mul", {"x": added, "y": weight}, {"out": product}, role=BACKWARD))

@@ -192,14 +192,14 @@ class Trainer:
             except _Interrupted:
                 self.history.interrupted = True
                 self._write_checkpoint()
+            except BaseException:
+                self._forget_own()
+                raise
         self.history.memory = [RankMemory(*one) for one in self.ranks.of_all(self._memory())]
         if self.ranks.leads:
             note_memory([vars(one) for one in self.history.memory])
         self.ranks.join_values(self.scope)
-        users = {var.name for var in self.op_list.vars}
-        for var in persistent_vars(self.net.op_list):
-            if var.name not in users:  # of this training alone
-                self.scope.erase(var.name)
+        self._forget_own()
         if self.best and not self.history.interrupted:
             self._restore_best()
         self.ranks.share_whole(self.op_list, self.scope)
@@ -208,6 +208,14 @@ class Trainer:
         if not self.ranks.alone:
             self.ranks.communicator.barrier()
         return self.history
+
+    def _forget_own(self) -> None:
+        """Erase what this training alone has put into the scope: sums of gradients that another
+        one would go on adding to, and shards."""
+        users = {var.name for var in self.op_list.vars}
+        for var in persistent_vars(self.net.op_list):
+            if var.name not in users:
+                self.scope.erase(var.name)
 
     def _share_position(self) -> None:
         """Let all ranks begin where the first one does."""

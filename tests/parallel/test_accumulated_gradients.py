@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+import opscope
 from opscope.framework.base.errors import GradientError, OpscopeError
 from opscope.framework.files.checkpoint import read_checkpoint
 from training_on_ranks import arrays, half, net, numbers, on_ranks, tied, train
@@ -56,3 +57,15 @@ def test_refusals():
         train(net, SMALL, accumulate=2, checkpoint="run", checkpoint_batches=3)
     with pytest.raises(GradientError, match=r"table.w@GRAD.*has rows.*sparse=False"):
         train(tied, SMALL, accumulate=2)
+
+
+def test_a_training_that_ends_within_a_group_leaves_no_sums():
+    wanted = train(net, SMALL, accumulate=2)[0]
+    built, scope = net(), opscope.Scope()
+    options = {"scope": scope, "progress": False, "seed": 5, "accumulate": 2, "epochs": 4}
+    bad = {**SMALL[1], "x": np.full_like(SMALL[1]["x"], np.nan)}
+    with pytest.raises(OpscopeError, match="minibatch 2"):
+        opscope.train(built, [SMALL[0], bad], **options)
+    opscope.train(built, SMALL, **options)
+    for name, value in wanted.items():
+        assert scope.numpy(name).tobytes() == value.tobytes(), name
