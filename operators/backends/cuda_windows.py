@@ -76,6 +76,9 @@ class _Convolution:
     """The arrays of a convolution as stacks of matrices.
 
     x [N, G, C/G, inputs], small [N, G, O/G, positions], w [G, O/G, C/G * taps]
+
+    Attributes:
+        fits: whether kernels can count the windows of a single image.
     """
 
     def __init__(self, k: KernelArgs, small: str) -> None:
@@ -92,6 +95,7 @@ class _Convolution:
         steps = range(0, self.images, most)
         self.chunks = [slice(at, min(at + most, self.images)) for at in steps]
         self.chunk = min(most, self.images)
+        self.fits = self.depth * windows.positions < _MOST
 
     def split(self, array: Any) -> Any:
         """[N, channels, ...] as [N, G, channels / G, ...]."""
@@ -119,6 +123,8 @@ def _conv(k: KernelArgs) -> Call | None:
     if not _fits(x, w, out, b) or x.dtype != w.dtype:
         return None
     conv = _Convolution(k, "out")
+    if not conv.fits:
+        return None
     cols = None if conv.windows.plain else conv.cols()
     calls: list[Call | None] = []
     for chunk in conv.chunks:
@@ -137,6 +143,8 @@ def _conv_grad(k: KernelArgs) -> Call | None:
     if not _fits(grad, w, x, w_grad, b_grad, k.get("x_grad")) or grad.dtype != w.dtype:
         return None
     conv = _Convolution(k, "out_grad")
+    if not conv.fits:
+        return None
     cols = conv.cols()
     calls: list[Call | None] = []
     if w_grad is not None:
