@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64
 from functools import cache, partial
@@ -76,7 +77,15 @@ def _handle(xp: Any, device: int) -> tuple[Any, Any] | None:
     handle = ctypes.c_void_p()
     if library.cublasLtCreate(byref(handle)):
         return None
-    return (library, handle) if _computes(xp, (library, handle)) else None
+    if _computes(xp, (library, handle)):
+        return library, handle
+    warnings.warn(
+        f"cuBLASLt is not used on GPU {device}: its products differ from NumPy's, or it lacks sums"
+        " of rows; CuPy's products are slower, and keep nets from being CUDA graphs",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return None
 
 
 def _computes(xp: Any, made: tuple[Any, Any]) -> bool:

@@ -32,6 +32,7 @@ class Recording:
         self._runs = 0
         self._graph: Any = None
         self._pool: Any = None
+        self._stream: Any = None
         self._steps = steps
         self._refused = ""
 
@@ -65,6 +66,9 @@ class Recording:
         a pool that stays the graph's, which has had it all once."""
         cuda = self._xp.cuda
         current, own = cuda.get_current_stream(), cuda.Stream(non_blocking=True)
+        # It stays too: products have a workspace for each stream, and another recording on a stream
+        # of the same number would share the one that this graph writes to.
+        self._stream = own
         self._pool = cuda.MemoryPool()
         own.wait_event(current.record())
         try:
