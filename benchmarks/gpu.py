@@ -125,10 +125,10 @@ def main() -> None:
     if arguments.write is None:
         print(text)
         return
+    from opscope.framework.base.files.atomic import write_atomically
+
     page = replaced(arguments.write.read_text(encoding="utf-8"), text)
-    new = arguments.write.with_suffix(".new")
-    new.write_text(page, encoding="utf-8")
-    new.replace(arguments.write)
+    write_atomically(arguments.write, page.encode())
 
 
 if __name__ == "__main__":
