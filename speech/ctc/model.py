@@ -17,11 +17,13 @@ from ...kaldi.fst.algorithms.symbols import changed
 from ..adaptation.word_list import NewWords, read_words
 from ..fst.grammar import grammar_fst, phrase_labels
 from ..fst.graph import StaticGraph
+from ..fst.words import Words
 from ..graph_making.grammars import Vocabulary, grammar_of
 from .acoustics import Acoustics, CtcNetwork
 from .graph import BACKOFF, CtcLexicon, scaled, with_words
 from .options import settings_of
 from .tokens import CtcTokens
+from .topology import CtcTopology
 
 NETWORKS: Plugins[Callable[[str], CtcNetwork]] = Plugins("kind of network", "opscope.networks")
 """What opens the file of a network, by its ending; packages above bring them as entry points."""
@@ -57,9 +59,8 @@ class CtcModel:
         options: of `CtcOptions` and `SearchOptions`, by name.
 
     Attributes:
-        path: of the file or folder. tokens: see `CtcTokens`. words: by label.
-        options: of the model. search: how to prune. graph: for decoding.
-        topology: see `CtcTopology`.
+        path: of the file or folder. tokens: see `CtcTokens`. options: of the model.
+        search: how to prune. graph: for decoding.
 
     Raises:
         FormatError: a file is missing or damaged; the tokens do not fit the network's outputs;
@@ -133,6 +134,16 @@ class CtcModel:
         return self._lexicon.entries is None
 
     @property
+    def words(self) -> Words:
+        """The words, by label."""
+        return self._lexicon.words
+
+    @property
+    def topology(self) -> CtcTopology:
+        """The phones, which are tokens at places in words, and their frames."""
+        return self._lexicon.topology
+
+    @property
     def rate(self) -> float:
         """The sampling rate of what the network hears, in Hz."""
         return self.options.sample_rate
@@ -191,16 +202,19 @@ class CtcModel:
 
     def _use(self, lexicon: CtcLexicon) -> None:
         graph = lexicon.graph(self._grammar)
+        # A search that begins now may read any of the two first: a later lexicon fits a graph.
         self._lexicon = lexicon
-        self.words, self.topology, self.graph = lexicon.words, lexicon.topology, graph
+        self.graph = graph
 
 
 def is_ctc(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a file or folder of a CTC model: a network with tokens."""
+    """Whether a path is a file or folder of a CTC model: a network, and nothing of Kaldi's unless
+    there are tokens."""
     place = Path(path_text(path))
     if place.is_dir():
         has_tokens = any((place / name).is_file() for name in _TOKENS)
-        return has_tokens and any(place.glob(f"*{_ENDING}"))
+        is_kaldi = any((place / name).is_file() for name in ("final.mdl", "am/final.mdl"))
+        return (has_tokens or not is_kaldi) and any(place.glob(f"*{_ENDING}"))
     return place.suffix == _ENDING
 
 

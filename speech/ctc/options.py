@@ -9,6 +9,8 @@ from typing import Any
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.base.options.option_fields import option
+from ...framework.base.untrusted.opener import path_text
+from ...nnet3.programs.base.options import errors_tell
 from ...nnet3.programs.base.program import from_values, options_of
 from ..features.options import config_lines
 from ..search.options import SearchOptions
@@ -41,13 +43,13 @@ class CtcOptions:
             if not math.isfinite(value):
                 raise OpscopeError(f"{each.name}={value}: a number is wanted")
         if self.sample_rate <= 0:
-            raise OpscopeError(f"sample_rate={self.sample_rate}: a number above 0 is wanted")
+            raise OpscopeError(f"sample_rate={self.sample_rate:g}: a number above 0 is wanted")
         if self.window < 0 or 0 < self.window < 1:
-            raise OpscopeError(f"window={self.window}: 0, or 1 second at least, is wanted")
+            raise OpscopeError(f"window={self.window:g}: 0, or 1 second at least, is wanted")
         if self.summed < 0:
             raise OpscopeError(f"summed={self.summed}: 0 at least is wanted")
         if self.grammar_scale < 0:
-            raise OpscopeError(f"grammar_scale={self.grammar_scale}: 0 at least is wanted")
+            raise OpscopeError(f"grammar_scale={self.grammar_scale:g}: 0 at least is wanted")
 
 
 _OPTIONS = {each.name: each for each in (*options_of(CtcOptions), *options_of(_SEARCH))}
@@ -84,8 +86,15 @@ def settings_of(path: str | os.PathLike[str] | None, changes: dict[str, Any]) ->
             values[_OPTIONS[name].attribute] = _OPTIONS[name].parse(text)
         except FormatError as error:
             raise FormatError(f"{place}: {error}") from None
+    if path is not None:
+        with errors_tell(path_text(path)):
+            _made(values)
     for name, value in changes.items():
         if name not in values:
             raise OpscopeError(f"there is no option {name!r}{nearest(name, values)}")
         values[name] = value
-    return Settings(from_values(CtcOptions, values), from_values(SearchOptions, values), blank)
+    return Settings(*_made(values), blank)
+
+
+def _made(values: dict[str, Any]) -> tuple[CtcOptions, SearchOptions]:
+    return from_values(CtcOptions, values), from_values(SearchOptions, values)

@@ -53,6 +53,8 @@ def ctc_utterance(
     loglikes = model.acoustics.log_probabilities(samples, rate)
     frames = len(loglikes)
     shift = len(samples) / rate / max(frames, 1)
+    # Words that another thread adds now only append phones, so an older graph fits them.
+    graph = model.graph_of(phrases)
     topology = model.topology
     parts = _Parts(
         model, shift, model.words, topology.starts, topology.transitions, topology.boundaries
@@ -60,9 +62,7 @@ def ctc_utterance(
     kind = _JoinedUtterance if model.joins_tokens else Utterance
     if not frames:
         return kind(parts, None, [], 0.0)
-    decoder = Decoder(
-        model.graph_of(phrases), model.pdfs, model.search, outputs=len(model.tokens.texts)
-    )
+    decoder = Decoder(graph, model.pdfs, model.search, outputs=len(model.tokens.texts))
     decoder.accept(loglikes)
     decoder.finalize()
     ids = decoder.best_path().transition_ids.tolist()

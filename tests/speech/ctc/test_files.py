@@ -22,6 +22,7 @@ from opscope.python_api.cli.main import main
 from opscope.speech import CtcModel, CtcTokens, Fbank, transcribe
 from opscope.speech.ctc.acoustics import Acoustics
 from opscope.speech.ctc.options import CtcOptions
+from opscope.speech.recognize.transcript import opened_model
 from spoken_tones import write_recording
 
 TONES = {"l": 400, "o": 900, "h": 1800, "i": 3200}
@@ -189,7 +190,7 @@ def test_blank_named(tmp_path):
     (tmp_path / "tokens.txt").write_text("x 0\na 1\n  2\n")
     assert CtcTokens.read(tmp_path / "tokens.txt", "a").blank == 1
     assert CtcTokens.read(tmp_path / "tokens.txt", 0).texts == ("x", "a", " ")
-    with pytest.raises(FormatError, match="no blank 'b'; did you mean 'a'|no blank 'b'"):
+    with pytest.raises(FormatError, match="tokens.txt: no blank 'b'"):
         CtcTokens.read(tmp_path / "tokens.txt", "b")
     with pytest.raises(FormatError, match="the blank 3 is none of 3 tokens"):
         CtcTokens.read(tmp_path / "tokens.txt", 3)
@@ -216,7 +217,7 @@ def test_tokens_that_do_not_fit(tmp_path):
 @pytest.mark.parametrize(
     ("lexicon", "message"),
     [
-        ({"ab": "a c"}, "lexicon|words: line 1: the unit 'c' of the word 'ab' is no token"),
+        ({"ab": "a c"}, "words: line 1: the unit 'c' of the word 'ab' is no token"),
         ({"ab": "a <blk>"}, "the unit '<blk>' of the word 'ab' is the blank"),
         ({"xyz": None}, "the word 'xyz' has no units, and the tokens of tokens do not spell it"),
         ({}, "there is no word"),
@@ -246,6 +247,11 @@ def test_wrong_files(tmp_path):
         CtcModel(Given(2))
     with pytest.raises(FormatError, match="no tokens: tokens.txt and vocab.json are missing"):
         CtcModel(write_linear(tmp_path / "a.onnx", np.zeros((40, 2))))
+    with pytest.raises(FormatError, match="no tokens: tokens.txt and vocab.json are missing"):
+        opened_model(tmp_path)
+    (tmp_path / "final.mdl").touch()
+    with pytest.raises(FormatError, match="no folder of a model"):
+        opened_model(tmp_path)
     (tmp_path / "tokens.txt").write_text("<blk> 0\na 1\n")
     (tmp_path / "b.onnx").write_bytes(b"nothing")
     with pytest.raises(FormatError, match="one network is wanted.*a.onnx, b.onnx"):
@@ -256,10 +262,10 @@ def test_wrong_files(tmp_path):
         CtcModel(tmp_path / "tokens.txt")
     (tmp_path / "b.onnx").unlink()
     (tmp_path / "ctc.conf").write_text("--beam=12\n--bean=1\n")
-    with pytest.raises(FormatError, match="ctc.conf:2: invalid option --bean; did you mean|--bean"):
+    with pytest.raises(FormatError, match=r"ctc.conf:2: invalid option --bean \(did you mean beam"):
         CtcModel(tmp_path)
     (tmp_path / "ctc.conf").write_text("--window=0.5\n")
-    with pytest.raises(OpscopeError, match="window=0.5"):
+    with pytest.raises(OpscopeError, match="ctc.conf: window=0.5: 0, or 1 second at least"):
         CtcModel(tmp_path)
 
 
@@ -282,7 +288,7 @@ def test_outputs_that_are_no_numbers():
     wrong = of_outputs(np.full((2, 2), np.nan, np.float32), ["_", "a"])
     with pytest.raises(NotFiniteError, match="is not finite"):
         transcribe(np.zeros(RATE), wrong, rate=RATE)
-    with pytest.raises(OpscopeError, match="NaN or infinite|not finite|infinite"):
+    with pytest.raises(OpscopeError, match="infinite"):
         transcribe(np.full(RATE, np.nan), wrong, rate=RATE)
     with pytest.raises(ShapeError):
         transcribe(np.zeros((2, RATE)), wrong, rate=RATE)

@@ -193,6 +193,22 @@ def test_words_added():
     assert transcribe(SIGNAL, model, rate=RATE).text == "oho hi"
 
 
+def test_words_added_while_a_recording_is_recognized(monkeypatch):
+    """Another thread may add words before the graph is taken, or after it."""
+    tokens = ["<blk>", "h", "i", "o"]
+    model = of_outputs(spoken("o h o h i", tokens), tokens, lexicon={"hi": "h i", "o": "o"})
+    graph_of = model.graph_of
+
+    def adding(phrases):
+        model.add_words({"oho": None})
+        graph = graph_of(phrases)
+        model.add_words({"ohohi": None})
+        return graph
+
+    monkeypatch.setattr(model, "graph_of", adding)
+    assert transcribe(SIGNAL, model, rate=RATE).text == "oho hi"
+
+
 def test_words_added_to_a_grammar(tmp_path):
     """Where an n-gram model says how words follow, new ones have the median cost of a word."""
     tokens = ["a", "<blk>", "l", "b"]
