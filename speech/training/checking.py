@@ -109,19 +109,21 @@ def check(
     dictionary: Dictionary | None,
     options: RecognizerOptions,
     upsamples: bool = False,
+    rate: int = 0,
 ) -> Checked:
     """Read all recordings once, and sort out what cannot be used.
 
     Args:
         dictionary: of the words; None: they are looked up later.
         upsamples: recordings may have lower rates than the features.
+        rate: of the features of a model that is tuned, in Hz; 0: there is none.
 
     Raises:
         FormatError: a recording cannot be used and `skip_bad` is not set, or nothing is left.
     """
     found = _read(corpus)
     rates = Counter(min(int(each.rate), _HIGHEST_RATE) for each in found.utterances)
-    found.rate = options.rate or max(rates, key=lambda rate: (rates[rate], rate), default=0)
+    found.rate = rate or options.rate or max(rates, key=lambda rate: (rates[rate], rate), default=0)
     shortest = None if dictionary is None else _shortest(dictionary)
     kept = []
     for each in found.utterances:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ...framework.base.errors import ArgumentError
 from ...framework.base.options.option_fields import option
@@ -20,6 +20,11 @@ SUBSAMPLING = 3
 """Frames of features for one of a network's output."""
 _FIRST_RATES = (0.002, 0.001)
 """Learning rates at the start of a training from nothing, and of fine-tuning."""
+_OF_NETWORKS = (
+    *("rate", "look_ahead", "model", "context", "min_pairs", "network", "width", "ivectors"),
+    *("leaves", "tdnnf_network", "tdnnf_width", "tdnnf_epochs"),
+)
+"""Settings of networks that are trained from nothing, and of their features and graphs."""
 _NOT_NEGATIVE = (
     *("rate", "width", "epochs", "ivectors", "leaves", "tdnnf_width", "tdnnf_epochs"),
     *("min_pairs", "checkpoint_minutes", "seed", "initial_lr", "final_lr", "body_rate"),
@@ -123,13 +128,15 @@ class RecognizerOptions:
                 raise ArgumentError(f"{name}={getattr(self, name)!r} is none of {names}")
         if self.text and self.lm:
             raise ArgumentError("text and lm: one of them is wanted")
-        if self.base and self.model:
-            raise ArgumentError(f"model={self.model!r}: a model that is tuned keeps its network")
-        if self.ivectors and (self.base or self.model == FLAT_START):
-            raise ArgumentError(
-                f"ivectors={self.ivectors}: the network of tdnnf takes them; a model that is tuned"
-                " keeps its own"
-            )
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if self.base and each.name in _OF_NETWORKS and value != each.default:
+                raise ArgumentError(
+                    f"{each.name}={value!r}: a model that is tuned keeps its features, network and"
+                    " kind of graph"
+                )
+        if self.ivectors and self.model == FLAT_START:
+            raise ArgumentError(f"ivectors={self.ivectors}: the network of tdnnf takes them")
         MinibatchRule(self.minibatch)
         lengths = ExampleGenerationOptions(ExampleGenerationOptions.parse_frames(self.chunks))
         # Of an example with one output frame, no epoch can shift the input: see `shifted`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from itertools import permutations
 from pathlib import Path
 
 from ...framework.base.errors import SaveError
@@ -58,15 +59,18 @@ def copy_tree(source: str, target: str) -> None:
                 write_atomically(path, read_file(os.path.join(folder, name)))
 
 
-def check_apart(target: str, work: str) -> None:
-    """Refuse to replace a folder that holds the stages' results, or that is among them.
+def check_apart(*folders: str) -> None:
+    """Refuse folders, of a model, of the stages' results, of the model that is tuned, of which one
+    would be replaced by another or copied into itself.
 
     Raises:
-        SaveError: it is one.
+        SaveError: one is or lies in another one.
     """
-    place, stages = Path(target).resolve(), Path(work).resolve()
-    if place.is_relative_to(stages) or stages.is_relative_to(place):
-        raise SaveError(f"{target} and {work}: neither the model nor --work can lie in the other")
+    for one, other in permutations(folders, 2):
+        if Path(one).resolve().is_relative_to(Path(other).resolve()):
+            raise SaveError(
+                f"{one} cannot be or lie in {other}: MODEL, --work and --from are folders apart"
+            )
 
 
 def check_target(target: str) -> None:

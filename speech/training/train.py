@@ -45,7 +45,7 @@ class Training:
 
     Raises:
         FormatError: the data, or a file of the options, cannot be read. SaveError: `out` is there
-            and no model, or one of `out` and `work` lies in the other.
+            and no model, or one of `out`, `work` and the model that is tuned lies in another one.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Training:
         self.log = log
         work = work or f"{os.path.normpath(out)}.work"
         packing.check_target(out)
-        packing.check_apart(out, work)
+        packing.check_apart(out, work, *filter(None, [options.base]))
         self.out = out
         self.corpus: Corpus = read_corpus(data)
         self._kind = TUNED if options.base else TDNNF if options.ivectors else options.model

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,8 +20,7 @@ def _data(training: Any, folder: str) -> None:
     options: RecognizerOptions = training.options
     features = tuning.chain_model(options.base).features.options
     rate = int(features.sample_frequency)
-    known = replace(options, rate=rate)
-    checked = check(training.corpus, None, known, upsamples=features.allow_upsample)
+    checked = check(training.corpus, None, options, features.allow_upsample, rate)
     checked.write(os.path.join(folder, "checked.json"))
     for line in checked.lines():
         training.log(f"  {line}")

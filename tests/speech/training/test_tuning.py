@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opscope.framework.base.errors import ArgumentError, FormatError
+from opscope.framework.base.errors import ArgumentError, FormatError, SaveError
 from opscope.kaldi.files.sparse import to_dense
 from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.components import UpdatableComponent
@@ -185,6 +185,12 @@ def test_last_layers_of_branches():
     "options, error, message",
     [
         ({"model": "tdnnf"}, ArgumentError, "model='tdnnf': a model that is tuned keeps"),
+        ({"ivectors": 5}, ArgumentError, "ivectors=5: a model that is tuned keeps"),
+        ({"look_ahead": True}, ArgumentError, "look_ahead=True: a model that is tuned keeps"),
+        ({"rate": 16000}, ArgumentError, "rate=16000: a model that is tuned keeps"),
+        ({"base": "out"}, SaveError, "out cannot be or lie in out: MODEL, --work and --from"),
+        ({"base": "out.work/model"}, SaveError, "out.work/model cannot be or lie in out.work"),
+        ({"work": "frames/work", "base": "frames"}, SaveError, "work cannot be or lie in frames"),
         ({"body_rate": -1.0}, ArgumentError, "body_rate=-1.0 must not be negative"),
         ({"base": "data"}, FormatError, "no folder of a model"),
         ({"base": "frames"}, FormatError, "an output for every 1 frames of 0.01 s; fine-tuning is"),
