@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, partial
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def cuda_text(*names: str) -> str:
 
 @cache
 def _file(name: str) -> str:
-    return (files(native) / "cuda" / f"{name}.cu").read_text(encoding="utf-8")
+    return Path(native.__path__[0], "cuda", f"{name}.cu").read_text(encoding="utf-8")
 
 
 def takes(*arrays: Any) -> bool:
