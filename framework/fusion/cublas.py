@@ -71,17 +71,18 @@ def load(major: int) -> Any:
 @cache
 def _handle(xp: Any, device: int) -> tuple[Any, Any] | None:
     """The library and its handle for a GPU; None where it is not there, or computes wrongly."""
-    library = load(xp.cuda.runtime.runtimeGetVersion() // 1000)
+    library, handle = load(xp.cuda.runtime.runtimeGetVersion() // 1000), ctypes.c_void_p()
     if library is None:
-        return None
-    handle = ctypes.c_void_p()
-    if library.cublasLtCreate(byref(handle)):
-        return None
-    if _computes(xp, (library, handle)):
+        why = "the library is not found"
+    elif failed := library.cublasLtCreate(byref(handle)):
+        why = f"it begins with the status {failed}"
+    elif not _computes(xp, (library, handle)):
+        why = "it lacks sums of rows, or its products differ from NumPy's"
+    else:
         return library, handle
     warnings.warn(
-        f"cuBLASLt is not used on GPU {device}: its products differ from NumPy's, or it lacks sums"
-        " of rows; CuPy's products are slower, and keep nets from being CUDA graphs",
+        f"cuBLASLt is not used on GPU {device}: {why}; CuPy's products are slower, and keep nets"
+        " from being CUDA graphs",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -119,10 +119,12 @@ def obstacle(call: Call) -> str:
 
 
 def _is_of_cupy(function: Any) -> bool:
-    """Whether it is a function, a kernel, or a method of an array, of CuPy."""
+    """Whether it is a function, a kernel, or a method of an array, of CuPy; generators are not."""
     owner = getattr(function, "__self__", None)
-    modules = getattr(function, "__module__", None), type(function).__module__
-    return any(
-        isinstance(module, str) and module.split(".")[0].startswith("cupy")
-        for module in (*modules, type(owner).__module__)
+    places = (
+        getattr(function, "__module__", None),
+        type(function).__module__,
+        type(owner).__module__,
     )
+    modules = [place for place in places if isinstance(place, str) and place.startswith("cupy")]
+    return bool(modules) and not any(module.startswith("cupy.random") for module in modules)

@@ -107,16 +107,26 @@ def test_descriptors_go_with_their_product():
     assert len(device_blas._made) == before
 
 
-def test_a_library_that_computes_wrongly_is_not_used(monkeypatch):
-    class Wrong(device_blas.Library):
-        def cublasLtMatmul(self, *args):  # noqa: N802
-            return 0
+class Wrong(device_blas.Library):
+    def cublasLtMatmul(self, *args):  # noqa: N802
+        return 0
 
+
+class Failing(device_blas.Library):
+    def cublasLtCreate(self, *args):  # noqa: N802
+        return 3
+
+
+@pytest.mark.parametrize(
+    ("library", "why"),
+    [(Wrong(), "differ from NumPy's"), (Failing(), "the status 3"), (None, "is not found")],
+)
+def test_a_library_that_is_missing_or_computes_wrongly_is_not_used(library, why, monkeypatch):
     cublas._handle.cache_clear()
-    monkeypatch.setattr(cublas, "load", lambda major: Wrong())
+    monkeypatch.setattr(cublas, "load", lambda major: library)
     try:
         out = xp.zeros((4, 5), np.float32)
-        with pytest.warns(RuntimeWarning, match="cuBLASLt is not used on GPU 1"):
+        with pytest.warns(RuntimeWarning, match=f"cuBLASLt is not used on GPU 1: .*{why}"):
             cublas.multiply(xp, xp.asarray(whole(4, 3)), xp.asarray(whole(3, 5)), out)
         assert cublas._handle(xp, 1) is None
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from opscope.bridges.profile.profiling import profile
 from opscope.framework.base.backend import on_device
 from opscope.framework.base.errors import RunError
 from opscope.framework.runtime.executor import Frame
+from opscope.framework.runtime.recording import obstacle
 from opscope.testing.device_double import DOUBLE, by_default, launches, xp
 
 TEST = OpContext(train=False, seed=0)
@@ -83,6 +85,16 @@ def test_random_numbers_are_drawn_in_each_run(monkeypatch):
         runs = [b.run(scope, feed={"x": x}, fetch=[out]) for _ in range(6)]
         assert ["graph"] not in seen
         assert len({np.asarray(one).tobytes() for one in runs}) > 1
+
+
+def test_a_generator_of_cupy_is_known_to_draw():
+    class Generator:
+        __module__ = "cupy.random._generator_api"
+
+        def random(self) -> None: ...
+
+    assert "draws random numbers" in obstacle(Generator().random)
+    assert "draws random numbers" in obstacle(partial(Generator().random))
 
 
 def test_a_profile_tells_what_keeps_a_net_from_it():
