@@ -162,16 +162,46 @@ class Run:
         print(f"{key:16} {condition.told} {told}{mark}", flush=True)
 
 
+def count(text: str) -> int:
+    """A whole number from 1 on.
+
+    Raises:
+        ValueError: another one.
+    """
+    if (number := int(text)) < 1:
+        raise ValueError(text)
+    return number
+
+
+def counts(text: str) -> list[int]:
+    """Whole numbers from 1 on, separated by commas."""
+    return [count(each) for each in text.split(",")]
+
+
+def earlier(path: str) -> tuple[list[Row], dict[str, Any]]:
+    """The rows and the machine of the JSON of an earlier run.
+
+    Raises:
+        ArgumentTypeError: the file is none.
+    """
+    try:
+        kept = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        return [Row(**row) for row in kept["rows"]], kept["machine"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise argparse.ArgumentTypeError(f"{path}: no numbers of a run: {error}") from error
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser.add_argument("--only", default="", help="workloads, separated by commas")
     parser.add_argument("--board", action="store_true", help="nets that others chose")
-    parser.add_argument("--threads", default="1,2" if (cores or 1) > 1 else "1")
+    both = "1,2" if (cores or 1) > 1 else "1"
+    parser.add_argument("--threads", type=counts, default=both, help="numbers, as 1,2")
     parser.add_argument("--where", default="apart,together", help=f"of {', '.join(WHERE)}")
     lacking = f"of {', '.join(LACKING)}, or {_ALL}; not together"
     parser.add_argument("--without", default=_ALL, help=lacking)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=count, default=9)
     parser.add_argument("--seconds", type=float, default=0.3, help="of one round of one side")
     warm = "of calls of a side before its first round"
     parser.add_argument("--warm", type=float, default=2.0, metavar="SECONDS", help=warm)
@@ -183,13 +213,14 @@ def main() -> None:
     parser.add_argument("--json", default=str(HERE / "results.json"), help="file for the numbers")
     parser.add_argument("--markdown", default="", help="file for the table")
     parser.add_argument("--png", default="", help="file for the picture")
-    parser.add_argument("--again", default="", metavar="FILE", help="table of an earlier --json")
+    again = "table of an earlier --json"
+    parser.add_argument("--again", type=earlier, metavar="FILE", help=again)
     parser.add_argument("--list", action="store_true", help="show the workloads")
     args = parser.parse_args()
     chosen = BOARD if args.board else ALL
     if args.again:
-        kept = json.loads(pathlib.Path(args.again).read_text(encoding="utf-8"))
-        write([Row(**row) for row in kept["rows"]], kept["machine"], args)
+        rows, machine = args.again
+        write(rows, machine, args)
         return
     if args.list:
         for key, workload in chosen.items():
@@ -207,9 +238,8 @@ def main() -> None:
         parser.error(f"unknown: {', '.join(wrong)}; there are {', '.join((_ALL, *LACKING))}")
     if any(without) and "together" in where:
         parser.error("--without: our side needs a process of its own; add --where apart")
-    threads = [int(count) for count in args.threads.split(",")]
     conditions = [
-        Condition(count, each, one) for each in where for count in threads for one in without
+        Condition(number, each, one) for each in where for number in args.threads for one in without
     ]
     if args.keep:
         keep_files(pathlib.Path(args.keep).resolve())
