@@ -18,6 +18,7 @@ from ....kaldi.tables.tables import RandomAccessTable, read_table
 from ..base.options import BINARY, errors_tell, shown
 from ..base.program import Option, program
 from ..base.saving import fail_unless, save
+from ..base.speakers import BySpeaker
 from ..base.table_copies import write_table
 
 
@@ -60,8 +61,7 @@ class _Sums:
     """Adds utterances to statistics, and counts them."""
 
     def __init__(self, options: SimpleNamespace) -> None:
-        self._options = options
-        self.speakers = options.spk2utt
+        self.options = options
         self._weights: Any = None
         if options.weights:
             self._weights = RandomAccessTable(options.weights, "vector")
@@ -69,12 +69,12 @@ class _Sums:
 
     def fail(self, message: str) -> None:
         """Tell what is wrong with an utterance."""
-        self._options.program.warn(message)
+        self.options.program.warn(message)
         self.failed += 1
 
     def warn(self, message: str) -> None:
         """Tell what is wrong with a speaker."""
-        self._options.program.warn(message)
+        self.options.program.warn(message)
 
     def add(self, stats: np.ndarray | None, key: str, matrix: np.ndarray) -> np.ndarray:
         """The statistics with an utterance, float64, [2, dim + 1]; without it if it fails.
@@ -115,17 +115,15 @@ def _by_utterance(sums: _Sums, source: str) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _by_speaker(sums: _Sums, source: str) -> Iterator[tuple[str, np.ndarray]]:
-    features = RandomAccessTable(source, "matrix")
-    speakers = read_table(sums.speakers, "token_vector")
-    for speaker, keys in shown(speakers, "add up", "speakers"):
+    warning = "Did not find features for utterance"
+    speakers = BySpeaker(sums.options, sums.options.spk2utt, source, "matrix", warning)
+    for speaker, utterances in shown(speakers, "add up", "speakers"):
         stats: np.ndarray | None = None
-        for key in keys:
-            if key not in features:
-                sums.fail(f"Did not find features for utterance {key}")
-                continue
+        for key, matrix in utterances:
             with errors_tell(f"{source}: {key}"):
-                stats = sums.add(stats, key, features[key])
+                stats = sums.add(stats, key, matrix)
         if stats is None:
             sums.warn(f"No stats accumulated for speaker {speaker}")
         else:
             yield speaker, stats
+    sums.failed += speakers.missing

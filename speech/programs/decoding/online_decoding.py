@@ -13,12 +13,13 @@ import numpy as np
 from ....framework.base.errors import FormatError, RunError
 from ....kaldi.lattices.lattice import CompactLattice
 from ....kaldi.lattices.operations import best_path
-from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....kaldi.tables.tables import TableWriter
 from ....nnet3 import LoopedComputer, LoopedOptions
 from ....nnet3.programs.base.options import DEBUG, GPU, UNUSED, chosen_place, errors_tell
 from ....nnet3.programs.base.passes import chosen_passes, optimization_options
 from ....nnet3.programs.base.program import Option, from_values, options_of, program
 from ....nnet3.programs.base.saving import fail_unless
+from ....nnet3.programs.base.speakers import BySpeaker
 from ...audio.wav import WAVE, Audio
 from ...fst.graph import StaticGraph
 from ...ivector.online import OnlineIvector
@@ -97,23 +98,18 @@ def online2_wav_nnet3_latgen_faster(
     parts = read_parts(options, features, pitch, network)
     static = acoustic.checked(read_graph(graph), graph)
     decoding = _Decoding(options, acoustic, parts, static)
-    recordings = RandomAccessTable(waves, WAVE)
+    heard = BySpeaker(options, speakers, waves, WAVE, "Did not find audio for utterance")
     with TableWriter(lattices, "compact_lattice") as writer:
-        for _, keys in read_table(speakers, "token_vector"):
+        for _, utterances in heard:
             speaker = Speaker.unknown(parts)
-            for key in keys:
-                audio = recordings.get(key)
-                if audio is None:
-                    options.program.warn(f"Did not find audio for utterance {key}")
-                    decoding.failed += 1
-                    continue
+            for key, audio in utterances:
                 with errors_tell(f"{waves}: {key}"):
                     known, lattice = decoding.utterance(key, audio, speaker)
                 if lattice is not None:
                     speaker = known
                     writer.write(key, lattice)
                     decoding.tell_written(key)
-    decoding.tell(writer.count)
+    decoding.tell(writer.count, heard.missing)
 
 
 def _check(options: SimpleNamespace) -> None:
@@ -133,11 +129,7 @@ def _check(options: SimpleNamespace) -> None:
 
 
 class _Decoding:
-    """Decodes utterances, and counts.
-
-    Attributes:
-        failed: utterances without a lattice.
-    """
+    """Decodes utterances, and counts."""
 
     def __init__(
         self,
@@ -163,7 +155,7 @@ class _Decoding:
         self._shift = float(shift * np.float32(options.frame_subsampling_factor))
         self._timing = TimingStats()
         self._ivectors: OnlineIvector | None = None
-        self.failed = 0
+        self._failed = 0
         self._frames = 0
         self._likelihood = 0.0
 
@@ -182,7 +174,7 @@ class _Decoding:
         except RunError as error:
             self._program.warn(f"Failed to decode utterance with id {key}")
             self._program.warn(str(error))
-            self.failed += 1
+            self._failed += 1
             return speaker, None
         warn = self._program.warn
         beam, starts = self._search.lattice_beam, self._model.starts
@@ -265,11 +257,11 @@ class _Decoding:
                 f" {self._ivectors.length():g}",
             )
 
-    def tell(self, done: int) -> None:
+    def tell(self, done: int, missing: int) -> None:
         """Log what was done; no output at all is a failure."""
         log = self._program.log
         self._timing.tell(self._options)
-        log(f"Decoded {done} utterances, {self.failed} with errors.")
+        log(f"Decoded {done} utterances, {self._failed + missing} with errors.")
         mean = ratio(self._likelihood, self._frames)
         log(f"Overall likelihood per frame was {mean:g} per frame over {self._frames} frames.")
         fail_unless(done)

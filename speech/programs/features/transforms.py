@@ -17,6 +17,7 @@ from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ....nnet3.programs.base.options import errors_tell, shown
 from ....nnet3.programs.base.program import Option, from_values, options_of, program
 from ....nnet3.programs.base.saving import fail_unless
+from ....nnet3.programs.base.speakers import BySpeaker
 from ....nnet3.programs.base.table_copies import write_table
 from ...features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState
 from ...features.sliding import SlidingCmvnOptions, sliding_cmvn
@@ -54,16 +55,13 @@ def _as_heard(
             with errors_tell(f"{source}: {key}"):
                 yield key, _normalized(OnlineCmvn(settings, start), matrix)
         return
-    features = RandomAccessTable(source, "matrix")
-    for _, keys in read_table(options.spk2utt, "token_vector"):
+    warning = "No features for utterance"
+    for _, utterances in BySpeaker(options, options.spk2utt, source, "matrix", warning):
         state = start
-        for key in keys:
-            if key not in features:
-                options.program.warn(f"No features for utterance {key}")
-                continue
+        for key, matrix in utterances:
             with errors_tell(f"{source}: {key}"):
                 cmvn = OnlineCmvn(settings, state)
-                yield key, _normalized(cmvn, features[key])
+                yield key, _normalized(cmvn, matrix)
             state = cmvn.next_state()
 
 

@@ -17,6 +17,7 @@ from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ....nnet3.programs.base.options import BINARY, UNUSED, errors_tell, shown
 from ....nnet3.programs.base.program import Option, from_values, options_of, program
 from ....nnet3.programs.base.saving import fail_unless, write_model
+from ....nnet3.programs.base.speakers import BySpeaker
 from ....nnet3.training.progress import ratio
 from ...ivector.extractor import IvectorExtractor
 from ...ivector.extractor_training import (
@@ -114,12 +115,10 @@ class _Utterances:
         self._table = RandomAccessTable(posteriors, "posterior")
         self.done = self.failed = 0
 
-    def posterior(self, key: str, features: np.ndarray | None) -> Posterior | None:
-        """The posteriors of an utterance; None where something is missing."""
-        found = self._table.get(key) if features is not None else None
-        if features is None:
-            self._program.warn(f"No features for utterance {key}")
-        elif found is None:
+    def posterior(self, key: str, features: np.ndarray) -> Posterior | None:
+        """The posteriors of an utterance; None where there are none for its frames."""
+        found = self._table.get(key)
+        if found is None:
             self._program.warn(f"No posteriors for utterance {key}")
         elif len(found) != len(features):
             self._program.warn(
@@ -206,14 +205,17 @@ class _Extraction:
                 if self._add(source, key, features, total):
                     yield key, *total
             return
-        table = RandomAccessTable(source, "matrix")
-        for speaker, keys in read_table(self._options.spk2utt, "token_vector"):
+        options = self._options
+        warning = "No features for utterance"
+        speakers = BySpeaker(options, options.spk2utt, source, "matrix", warning)
+        for speaker, utterances in speakers:
             total = self._empty()
-            added = [self._add(source, key, table.get(key), total) for key in keys]
+            added = [self._add(source, *each, total) for each in utterances]
             if any(added) and total[0].sum():
                 yield speaker, *total
             else:
                 self._options.program.warn(f"No stats accumulated for speaker {speaker}")
+        self._utterances.failed += speakers.missing
 
     def _empty(self) -> tuple[np.ndarray, np.ndarray]:
         count, dim, _ = self._extractor.projections.shape
@@ -223,11 +225,11 @@ class _Extraction:
         self,
         source: str,
         key: str,
-        features: np.ndarray | None,
+        features: np.ndarray,
         total: tuple[np.ndarray, np.ndarray],
     ) -> bool:
         posterior = self._utterances.posterior(key, features)
-        if posterior is None or features is None:
+        if posterior is None:
             return False
         counts, sums = total
         with errors_tell(f"{source}: {key}"):

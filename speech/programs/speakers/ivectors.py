@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter
 from ....nnet3.programs.base.options import UNUSED, errors_tell
 from ....nnet3.programs.base.program import Option, from_values, options_of, program
 from ....nnet3.programs.base.saving import fail_unless
+from ....nnet3.programs.base.speakers import BySpeaker
 from ...ivector.model import IvectorFiles, IvectorModel, IvectorOptions
 from ...ivector.online import AdaptationState, OnlineIvector
 
@@ -35,26 +36,26 @@ def ivector_extract_online2(
     options.use_most_recent_ivector = False
     settings = from_values(IvectorOptions, vars(options))
     model = IvectorModel.read(from_values(IvectorFiles, vars(options)), settings)
-    extraction = _Extraction(options, model, source)
+    extraction = _Extraction(options, model)
+    heard = BySpeaker(options, speakers, source, "matrix", "Did not find audio for utterance")
     with TableWriter(output, "matrix") as writer:
-        for speaker, keys in read_table(speakers, "token_vector"):
+        for speaker, utterances in heard:
             state = AdaptationState.empty(model)
-            for key in keys:
+            for key, features in utterances:
                 with errors_tell(f"{source}: {key}"):
-                    estimated = extraction.utterance(speaker, key, state)
+                    estimated = extraction.utterance(speaker, key, features, state)
                 if estimated is not None:
                     writer.write(key, estimated[0])
                     state = estimated[1]
-    extraction.tell(writer.count)
+    extraction.tell(writer.count, heard.missing)
 
 
 class _Extraction:
     """The iVectors of utterances, and what is logged of them at the end."""
 
-    def __init__(self, options: SimpleNamespace, model: IvectorModel, source: str) -> None:
+    def __init__(self, options: SimpleNamespace, model: IvectorModel) -> None:
         self._options = options
         self._model = model
-        self._features = RandomAccessTable(source, "matrix")
         weights = options.frame_weights_rspecifier
         self._weights = RandomAccessTable(weights, "vector") if weights else None
         self._failed = 0
@@ -63,15 +64,11 @@ class _Extraction:
         self._improvement = self._length = self._last_length = 0.0
 
     def utterance(
-        self, speaker: str, key: str, state: AdaptationState
+        self, speaker: str, key: str, features: np.ndarray, state: AdaptationState
     ) -> tuple[np.ndarray, AdaptationState] | None:
         """The iVectors of an utterance, [count, dim], and the speaker's next state."""
         program = self._options.program
-        if key not in self._features:
-            program.warn(f"Did not find audio for utterance {key}")
-            self._failed += 1
-            return None
-        features = self._narrowed(self._features[key])
+        features = self._narrowed(features)
         ivectors = OnlineIvector(self._model, state)
         ivectors.accept(features)
         ivectors.finish()
@@ -131,10 +128,10 @@ class _Extraction:
         self._length += frames * float(lengths.mean())
         self._last_length += frames * float(lengths[-1])
 
-    def tell(self, done: int) -> None:
+    def tell(self, done: int, missing: int) -> None:
         """Log what was done; no output at all is a failure."""
         log = self._options.program.log
-        log(f"Estimated iVectors for {done} files, {self._failed} with errors.")
+        log(f"Estimated iVectors for {done} files, {self._failed + missing} with errors.")
         fail_unless(done)
         frames = self._frames
         log(

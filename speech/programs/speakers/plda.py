@@ -19,6 +19,7 @@ from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ....nnet3.programs.base.options import BINARY, errors_tell
 from ....nnet3.programs.base.program import Option, from_values, options_of, program
 from ....nnet3.programs.base.saving import fail_unless, save, write_model
+from ....nnet3.programs.base.speakers import BySpeaker
 from ...speakers.lda import principal_axes, speaker_lda
 from ...speakers.plda import AdaptOptions, Plda, PldaOptions, estimate_plda
 from ...speakers.trials import equal_error_rate
@@ -90,12 +91,12 @@ def _rows(vectors: Iterable[np.ndarray]) -> np.ndarray:
 )
 def ivector_compute_plda(options: SimpleNamespace, speakers: str, source: str, output: str) -> None:
     program = options.program
-    table = RandomAccessTable(source, "vector")
+    warning = "No iVector present in input for utterance"
+    known = BySpeaker(options, speakers, source, "vector", warning)
     groups = []
-    absent = failed = 0
-    for speaker, keys in read_table(speakers, "token_vector"):
-        vectors = [vector for key in keys if (vector := table.get(key)) is not None]
-        absent += len(keys) - len(vectors)
+    failed = 0
+    for speaker, utterances in known:
+        vectors = [vector for _, vector in utterances]
         if not vectors:
             program.warn(f"No vector of speaker {speaker}")
             failed += 1
@@ -104,7 +105,7 @@ def ivector_compute_plda(options: SimpleNamespace, speakers: str, source: str, o
             groups.append(_rows(vectors))
     program.log(
         f"Accumulated stats from {len(groups)} speakers ({failed} with no utterances), consisting"
-        f" of {sum(map(len, groups))} utterances ({absent} absent from input)."
+        f" of {sum(map(len, groups))} utterances ({known.missing} absent from input)."
     )
     with errors_tell(source):
         plda = estimate_plda(groups, options.num_em_iters, program.log)

@@ -13,10 +13,11 @@ import numpy as np
 from ....framework.base.errors import FormatError
 from ....kaldi.files.kaldi_io import Writer
 from ....kaldi.tables.streams import open_reader
-from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....kaldi.tables.tables import TableWriter, read_table
 from ....nnet3.programs.base.options import errors_tell
 from ....nnet3.programs.base.program import Option, program
 from ....nnet3.programs.base.saving import fail_unless, save
+from ....nnet3.programs.base.speakers import BySpeaker
 from ....nnet3.programs.base.table_copies import write_table
 from ...features.transforms import transform
 
@@ -57,13 +58,13 @@ def _means_of_speakers(
     options: SimpleNamespace, speakers: str, source: str, output: str, counts: str
 ) -> None:
     program = options.program
-    table = RandomAccessTable(source, "vector")
+    warning = "No iVector present in input for utterance"
+    known = BySpeaker(options, speakers, source, "vector", warning)
     numbers: list[tuple[str, int]] = []
-    absent = failed = 0
+    failed = 0
     with TableWriter(output, "vector") as writer:
-        for speaker, keys in read_table(speakers, "token_vector"):
-            vectors = [vector for key in keys if (vector := table.get(key)) is not None]
-            absent += len(keys) - len(vectors)
+        for speaker, utterances in known:
+            vectors = [vector for _, vector in utterances]
             if not vectors:
                 program.warn(
                     f"Not producing output for speaker {speaker} since no utterances had iVectors"
@@ -77,7 +78,7 @@ def _means_of_speakers(
         write_table(counts, "int", numbers)
     program.log(
         f"Computed mean of {done} speakers ({failed} with no utterances), consisting of"
-        f" {sum(number for _, number in numbers)} utterances ({absent} absent from input)."
+        f" {sum(number for _, number in numbers)} utterances ({known.missing} absent from input)."
     )
     fail_unless(done)
 
