@@ -49,7 +49,20 @@ def test_adding_to_what_is_there(product: Any, layout: str) -> None:
 @with_mkl
 @pytest.mark.parametrize("begin", ["nothing", "bias", "out"])
 @pytest.mark.parametrize("depth", [2 * _mkl._PIECE - 1, 2 * _mkl._PIECE, 5 * _mkl._PIECE + 7])
-def test_narrow_gradients_of_weights(depth: int, begin: str) -> None:
+@pytest.mark.parametrize("intel", [True, False])
+def test_narrow_gradients_of_weights(
+    depth: int, begin: str, intel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MKL multiplies pieces; ragged columns are OpenBLAS's on processors that are not Intel's."""
+    cut: list[Any] = []
+    in_pieces = _mkl._in_pieces
+
+    def noted(*given: Any) -> Any:
+        cut.append(given)
+        return in_pieces(*given)
+
+    monkeypatch.setattr(_mkl, "_in_pieces", noted)
+    monkeypatch.setattr(_mkl, "is_intel", lambda: intel)
     make = maker(np.float32)
     a, b, bias = make(depth, 40), make(depth, 24), make(24)
     whole = make(40, 30)
@@ -61,6 +74,9 @@ def test_narrow_gradients_of_weights(depth: int, begin: str) -> None:
     elif begin == "out":
         want, given = want + out, {"by": np.empty_like(out)}
     call = _mkl.product(np, a.T, b, out, **given)
+    by_mkl = intel or _mkl.blas.library() is None
+    deep = depth >= 2 * _mkl._PIECE
+    assert len(cut) == (by_mkl and deep and _mkl.team.library() is not None)
     call()
     np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-4)
     np.testing.assert_array_equal(whole[:, :3], before[:, :3])
