@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -95,9 +96,10 @@ def launch(
         environment["OPSCOPE_RANKS_WAIT"] = repr(timeout)
     if device or share_gpus:
         environment |= _places(device, share_gpus, None if slurm else ranks)
+    began = time.time()
     for restart in range(restarts + 1):
         if restart:
-            environment["OPSCOPE_RESTARTED"] = str(restart)
+            environment["OPSCOPE_RESTARTED"] = repr(began)
             click.echo(f"opscope: restart {restart} of {restarts}", err=True)
         end = _run_once([*command, *program], ranks, environment, timeout)
         if end.code == 0 or end.interrupted:

@@ -20,6 +20,7 @@ class Options:
 
     Attributes:
         leads: whether this process writes the files, as it does unless another rank does.
+        since: an older checkpoint is not resumed, in seconds since 1970.
     """
 
     epochs: int
@@ -30,6 +31,7 @@ class Options:
     log_csv: PathLike | None
     plot: PathLike | None
     leads: bool = True
+    since: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("checkpoint_every", 1), ("checkpoint_batches", 0)):

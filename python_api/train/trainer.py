@@ -163,7 +163,7 @@ class Trainer:
             self._mark = mark_of(checkpoint_path(options.checkpoint))
         if options.resume and options.checkpoint is not None and self.ranks.leads:
             path = checkpoint_path(options.checkpoint)
-            if os.path.exists(path):
+            if os.path.exists(path) and os.path.getmtime(path) >= options.since:
                 resumed = self._resume(path)
         if progress and self.history.resumed is not None:
             print(self.history.resumed, file=sys.stderr)

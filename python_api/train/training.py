@@ -130,8 +130,10 @@ def train(
             raise OpscopeError(f"train: {what} is True or False, not {flag!r}")
     if not is_whole(zero) or not 0 <= zero <= 3:
         raise OpscopeError(f"train: zero is 0, 1, 2 or 3, not {zero!r}")
-    if resume is False and checkpoint is not None and switch("OPSCOPE_RESTARTED"):
-        resume = True
+    since = 0.0
+    if resume is False and checkpoint is not None and (began := switch("OPSCOPE_RESTARTED")):
+        # A checkpoint of an earlier run, which this one would have replaced, is none of it.
+        resume, since = True, float(began)
     if not is_whole(accumulate) or accumulate < 1:
         raise OpscopeError(f"train: accumulate wants a number from 1 on, not {accumulate!r}")
     if checkpoint_batches and is_whole(checkpoint_batches) and checkpoint_batches % accumulate:
@@ -152,6 +154,7 @@ def train(
             log_csv,
             plot,
             ranks.leads,
+            since,
         )
         check_data(data, "data")
         if evaluate is not None:

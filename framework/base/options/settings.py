@@ -203,8 +203,8 @@ SWITCHES = {
         Switch(
             "OPSCOPE_RESTARTED",
             "",
-            "which restart of `opscope launch --restarts` this is, from 1: trainings with a"
-            " checkpoint resume from it; empty: none",
+            "when the run began that `opscope launch --restarts` has started again, in seconds"
+            " since 1970: trainings resume from checkpoints that are not older; empty: none did",
         ),
         Switch(
             "OPSCOPE_CACHE",

@@ -22,6 +22,8 @@ from opscope.framework.parallel.mpi import patience
 from opscope.python_api.cli.main import main
 from opscope.testing.device_double import instead_of_cupy
 from small_nets import classifier, data
+from training_on_ranks import arrays, train
+from training_on_ranks import classifier as digits
 
 REPORT = """\
 #!/bin/sh
@@ -294,7 +296,8 @@ from training_on_ranks import arrays, classifier
 def fail(at):
     begun = pathlib.Path(f"epoch{at.epoch}of{at.rank}")
     begun.write_text(begun.read_text() + "again" if begun.exists() else "once")
-    if at.rank == 1 and at.epoch == 2 and not os.environ.get("OPSCOPE_RESTARTED"):
+    fails = at.rank == 1 and at.epoch == int(os.environ["epoch"])
+    if fails and not os.environ.get("OPSCOPE_RESTARTED"):
         os._exit(0) if "leave" in os.environ else os.abort()
 
 opscope.train(
@@ -307,6 +310,7 @@ opscope.train(
 @pytest.mark.parametrize("leave", [False, True])
 def test_failed_ranks_start_again_from_the_last_checkpoint(leave, tmp_path, monkeypatch):
     (tmp_path / "work.py").write_text(FAILS_ONCE)
+    monkeypatch.setenv("epoch", "2")
     if leave:
         monkeypatch.setenv("leave", "1")
     done = run(tmp_path, "-n", "2", "--restarts", "2", "work.py")
@@ -315,6 +319,17 @@ def test_failed_ranks_start_again_from_the_last_checkpoint(leave, tmp_path, monk
     assert "opscope: memory of a rank: 0.0 MiB at most (rank 0: parameters" in done.stderr
     seen = {epoch: (tmp_path / f"epoch{epoch}of1").read_text() for epoch in (1, 2, 3)}
     assert seen == {1: "once", 2: "onceagain", 3: "once"}
+
+
+def test_a_restart_resumes_no_checkpoint_of_an_earlier_run(tmp_path, monkeypatch):
+    (tmp_path / "work.py").write_text(FAILS_ONCE)
+    minibatches = opscope.Minibatches(arrays(45), 12)
+    train(digits, minibatches, epochs=3, checkpoint=tmp_path / "run")
+    monkeypatch.setenv("epoch", "1")
+    done = run(tmp_path, "-n", "2", "--restarts", "1", "work.py")
+    assert done.returncode == 0, done.stderr
+    seen = {epoch: (tmp_path / f"epoch{epoch}of1").read_text() for epoch in (1, 2, 3)}
+    assert seen == {1: "onceagain", 2: "once", 3: "once"}
 
 
 def test_restarts_come_to_an_end(tmp_path):
