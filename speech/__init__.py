@@ -46,7 +46,7 @@ _HOMES = {
     "AlignLexicon": ".lattice.align_lexicon",
     **dict.fromkeys(("timed_words", "timed_phones", "ctm_lines"), ".lattice.times"),
     "Model": ".recognize.model",
-    **dict.fromkeys(("CtcModel",), ".ctc.model"),
+    "CtcModel": ".ctc.model",
     "CtcTokens": ".ctc.tokens",
     **dict.fromkeys(("transcribe", "recognized", "Transcript", "Spoken"), ".recognize.transcript"),
     **dict.fromkeys(("KaldiRecognizer", "EndpointerMode"), ".recognize.kaldi_recognizer"),

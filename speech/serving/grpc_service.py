@@ -56,12 +56,10 @@ async def grpc_service(server: Server, host: str, port: int) -> AsyncIterator[st
     named = f"[{host}]" if ":" in host else host
     try:
         bound = made.add_insecure_port(f"{named}:{port}")
-    except RuntimeError as error:
-        bound, why = 0, str(error)
-    else:
-        why = "the address cannot be used"
+    except RuntimeError:  # gRPC has written to stderr why
+        bound = 0
     if not bound:
-        raise OpscopeError(f"cannot listen at {host}:{port}: {why}")
+        raise OpscopeError(f"cannot listen at {host}:{port}: the address cannot be used")
     await made.start()
     try:
         yield f"grpc://{named}:{bound}"
