@@ -36,7 +36,6 @@ def test_what_is_left_to_other_kernels(monkeypatch):
     assert fused(K, given | {"w": np.ones(4)}, FORMULAS, results) is None  # another dtype
     by_column = np.ones((4, 5), np.float32).T
     assert fused(K, given | {"x": by_column}, FORMULAS, results) is None
-    assert fused(SimpleNamespace(xp=object()), given, FORMULAS, results) is None
     monkeypatch.setenv("OPSCOPE_FUSE", "0")
     assert fused(K, given, FORMULAS, results) is None
 
