@@ -135,6 +135,8 @@ class RecognizerOptions:
                     f"{each.name}={value!r}: a model that is tuned keeps its features, network and"
                     " kind of graph"
                 )
+            if not self.base and each.name == "body_rate" and value != each.default:
+                raise ArgumentError(f"body_rate={value!r}: no model is given that is tuned")
         if self.ivectors and self.model == FLAT_START:
             raise ArgumentError(f"ivectors={self.ivectors}: the network of tdnnf takes them")
         MinibatchRule(self.minibatch)

@@ -159,6 +159,7 @@ def test_stages_are_done_again_where_settings_change(trained, tmp_path):
         ({"epochs": -1}, ArgumentError, "epochs=-1 must not be negative"),
         ({"context": "right"}, ArgumentError, "context='right' is none of none, left"),
         ({"model": "lstm"}, ArgumentError, "model='lstm' is none of flat-start, tdnnf"),
+        ({"body_rate": 0.5}, ArgumentError, "body_rate=0.5: no model is given that is tuned"),
         ({"ivectors": 5, "model": "flat-start"}, ArgumentError, "ivectors=5: the network of tdnnf"),
         ({"chunks": "90,x"}, AttributeTypeError, "num-frames='90,x' is no list of numbers"),
         ({"chunks": "90,0"}, AttributeTypeError, "num-frames and .* must be positive"),
