@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -345,23 +344,9 @@ def by_default() -> Iterator[Any]:
 @contextlib.contextmanager
 def instead_of_cupy() -> Iterator[Any]:
     """Within it the package finds the double where it would import CuPy."""
-    from .device_sparse import sparse
-
     saved = backend._cupy, cublas.load
     backend._cupy, cublas.load = lambda: xp, lambda major: Library()
-    modules: dict[str, Any] = {
-        "cupyx": SimpleNamespace(),
-        "cupyx.scipy": SimpleNamespace(sparse=sparse),
-        "cupyx.scipy.sparse": sparse,
-    }
-    held = {name: sys.modules.get(name) for name in modules}
-    sys.modules.update(modules)
     try:
         yield xp
     finally:
         backend._cupy, cublas.load = saved
-        for name, module in held.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module

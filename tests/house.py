@@ -154,7 +154,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "device_blas",
         "device_kernels",
         "device_raw",
-        "device_sparse",
         "device_double",
         "op_runner",
         "op_setup",

@@ -41,7 +41,7 @@ BUDGET = {
     "tdnn": Cost(142, 0, 0),
     "tdnn-f": Cost(250, 0, 0),
     "lstmp": Cost(383, 0, 0),
-    "lf-mmi": Cost(228, 0, 17),
+    "lf-mmi": Cost(115, 0, 1),
     "cntk": Cost(26, 0, 0),
     "tree": Cost(349, 0, 11),
     "ctc": Cost(12, 0, 0),

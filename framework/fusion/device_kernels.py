@@ -19,8 +19,11 @@ from ..ir.kernel_args import Call
 
 THREADS = 256
 """Of a block; the prelude has as much shared memory."""
+WIDE = 1024
+"""Threads of the blocks of a kernel that has few of them, and much for each to do."""
 TILE = 32
 """Columns that a block of columns.cu takes at least."""
+_ALIGNED = 8  # bytes
 _MOST_BLOCKS = 1 << 16
 _MOST_SUMS = 1 << 10
 _REAL = {"float32": "float", "float64": "double"}
@@ -52,22 +55,41 @@ def elementwise(xp: Any, text: str, name: str, dtype: Any, size: int, args: Sequ
     return by_blocks(xp, text, name, dtype, blocks, args)
 
 
-def by_blocks(xp: Any, text: str, name: str, dtype: Any, blocks: int, args: Sequence[Any]) -> Call:
+def by_blocks(
+    xp: Any,
+    text: str,
+    name: str,
+    dtype: Any,
+    blocks: int,
+    args: Sequence[Any],
+    threads: int = THREADS,
+) -> Call:
     """A call of a kernel of which each block does a part by itself; there is one at least."""
-    kernel = _kernel(xp, text, name, np.dtype(dtype).name)
+    kernel = _kernel(xp, text, name, np.dtype(dtype).name, threads)
     given = tuple(np.uint64(0) if arg is None else arg for arg in args)
-    return partial(kernel, (blocks,), (THREADS,), given)
+    return partial(kernel, (blocks,), (threads,), given)
 
 
 @cache
-def _kernel(xp: Any, text: str, name: str, dtype: str) -> Any:
-    return xp.RawKernel(source_of(text, dtype), name)
+def _kernel(xp: Any, text: str, name: str, dtype: str, threads: int) -> Any:
+    return xp.RawKernel(source_of(text, dtype, threads), name)
 
 
-def source_of(text: str, dtype: str) -> str:
-    """The whole text of a kernel whose `real` is a dtype."""
-    lines = f"typedef {_REAL[dtype]} real;", f"#define THREADS {THREADS}"
+def source_of(text: str, dtype: str, threads: int = THREADS) -> str:
+    """The whole text of a kernel whose `real` is a dtype, for blocks of so many threads."""
+    lines = f"typedef {_REAL[dtype]} real;", f"#define THREADS {threads}"
     return "\n".join([*lines, cuda_text("names", "prelude"), text])
+
+
+def sent_together(xp: Any, arrays: Sequence[np.ndarray]) -> list[Any]:
+    """Arrays of one dimension on the device, after one copy from the host."""
+    starts = np.cumsum([0, *(-(-array.nbytes // _ALIGNED) * _ALIGNED for array in arrays)])
+    held = np.zeros(starts[-1], np.uint8)
+    for array, start in zip(arrays, starts, strict=False):
+        held[start : start + array.nbytes] = array.view(np.uint8)
+    sent = xp.asarray(held)
+    pairs = zip(arrays, starts.tolist(), strict=False)
+    return [sent[start : start + one.nbytes].view(one.dtype) for one, start in pairs]
 
 
 def pointers(xp: Any, arrays: Sequence[Any]) -> Any:

@@ -8,7 +8,7 @@ typedef unsigned char uint8;
 typedef unsigned short uint16;
 typedef unsigned int uint32;
 typedef unsigned long long uint64;
-#define KERNEL extern "C" __global__ void
+#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS)
 #define DEVICE static __device__
 #define SHARED __shared__
 #define LANE ((int64)threadIdx.x)

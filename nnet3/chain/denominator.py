@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -68,9 +67,19 @@ class DenominatorGraph:
         return cls(fst.states, num_pdfs, source, fst.nextstate, fst.ilabel - 1, prob, initial)
 
     @lru_cache(maxsize=4)  # noqa: B019  a graph lives as long as the training does
-    def bound(self, xp: Any, dtype: np.dtype) -> _Transitions:
-        """The graph's sparse matrices for arrays of `xp` and `dtype`."""
-        return _Transitions(self, xp, dtype)
+    def bound(self, dtype: np.dtype) -> _Transitions:
+        """The graph's sparse matrices for arrays of `dtype`."""
+        return _Transitions(self, dtype)
+
+    def groups(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Groups of arcs that lead to one state and have one pdf.
+
+        Returns:
+            The group of each arc; the state and the pdf of each group, sorted by them.
+        """
+        key = self.nextstate.astype(np.int64) * self.num_pdfs + self.pdf
+        keys, group = np.unique(key, return_inverse=True)
+        return group, keys // self.num_pdfs, keys % self.num_pdfs
 
 
 def graphs_by_output(
@@ -101,25 +110,20 @@ def _initial_probs(fst: Fst, source: np.ndarray, prob: np.ndarray) -> np.ndarray
 
 
 class _Transitions:
-    """A graph as products. Arcs that lead to one state and have one pdf form a group: what flows
-    into a group is `into @ alpha`, and only there the output of the network comes in."""
+    """A graph as products, over its groups of arcs: what flows into a group is `into @ alpha`, and
+    only there the output of the network comes in."""
 
-    def __init__(self, graph: DenominatorGraph, xp: Any, dtype: np.dtype) -> None:
-        key = graph.nextstate.astype(np.int64) * graph.num_pdfs + graph.pdf
-        keys, group = np.unique(key, return_inverse=True)
-        state = keys // graph.num_pdfs
-        pdf = keys % graph.num_pdfs
-        count = len(keys)
-        one = np.ones(len(keys), dtype)
+    def __init__(self, graph: DenominatorGraph, dtype: np.dtype) -> None:
+        group, self.state, self.pdf = graph.groups()
+        count = len(self.state)
+        one = np.ones(count, dtype)
         numbers = np.arange(count)
         prob = graph.prob.astype(dtype)
-        self.into = SparseMatrix(xp, group, graph.source, prob, (count, graph.states))
-        self.back = SparseMatrix(xp, graph.source, group, prob, (graph.states, count))
-        self.to_states = SparseMatrix(xp, state, numbers, one, (graph.states, count))
-        self.to_pdfs = SparseMatrix(xp, pdf, numbers, one, (graph.num_pdfs, count))
-        self.state = xp.asarray(state)
-        self.pdf = xp.asarray(pdf)
-        self.initial = xp.asarray(graph.initial.astype(dtype)[:, None])
+        self.into = SparseMatrix(group, graph.source, prob, (count, graph.states))
+        self.back = SparseMatrix(graph.source, group, prob, (graph.states, count))
+        self.to_states = SparseMatrix(self.state, numbers, one, (graph.states, count))
+        self.to_pdfs = SparseMatrix(self.pdf, numbers, one, (graph.num_pdfs, count))
+        self.initial = graph.initial.astype(dtype)[:, None]
         self.groups = count
 
 
@@ -127,33 +131,30 @@ class _Transitions:
 class DenominatorResult:
     """Log-probability of all sequences, and the posterior of each pdf at each row, [rows, pdfs].
 
-    For outputs on a GPU the numbers stay there, as arrays of one element.
-
     Attributes:
         first_frame: sum of the posteriors of the first frame: as many as there are sequences, but
             for outputs far out of range.
     """
 
-    log_prob: Any
-    posterior: Any | None
+    log_prob: float
+    posterior: np.ndarray | None
     sequences: int
-    first_frame: Any = None
+    first_frame: float | None = None
 
     @property
     def consistent(self) -> bool:
-        """Whether `first_frame` is near to the number of sequences. This waits for a GPU."""
-        gap = 0.0 if self.first_frame is None else float(self.first_frame) - self.sequences
+        """Whether `first_frame` is near to the number of sequences."""
+        gap = 0.0 if self.first_frame is None else self.first_frame - self.sequences
         return abs(gap) <= TOLERANCE  # false for NaN
 
 
 def denominator(
     graph: DenominatorGraph,
-    output: Any,
+    output: np.ndarray,
     sequences: int,
     leaky: float,
     *,
     posterior: bool = True,
-    xp: Any = np,
 ) -> DenominatorResult:
     """Forward-backward for `sequences` sequences of equal length.
 
@@ -163,7 +164,6 @@ def denominator(
             t * sequences + s is frame t of sequence s. float32 or float64.
         leaky: Kaldi's leaky-hmm-coefficient, above 0 and below 1.
         posterior: whether posteriors are wanted.
-        xp: NumPy or CuPy.
 
     Raises:
         ShapeError: `output` does not fit the graph or the number of sequences.
@@ -174,41 +174,40 @@ def denominator(
             f"the denominator graph has {graph.num_pdfs} pdfs; an output of shape "
             f"[{rows}, {pdfs}] for {sequences} sequences does not fit"
         )
-    if not 0.0 < leaky < 1.0:
-        raise ShapeError(f"the leaky HMM coefficient is {leaky}, not between 0 and 1")
-    moves = graph.bound(xp, output.dtype)
+    check_leaky(leaky)
+    moves = graph.bound(output.dtype)
     frames = rows // sequences
-    likelihood = xp.empty((frames, pdfs, sequences), output.dtype)
+    likelihood = np.empty((frames, pdfs, sequences), output.dtype)
     likelihood[...] = output.reshape(frames, sequences, pdfs).transpose(0, 2, 1)
-    xp.clip(likelihood, -LIMIT, LIMIT, out=likelihood)
-    xp.exp(likelihood, out=likelihood)
+    np.clip(likelihood, -LIMIT, LIMIT, out=likelihood)
+    np.exp(likelihood, out=likelihood)
 
-    scales = xp.empty((frames, sequences), output.dtype)
-    flow = xp.empty((frames, moves.groups, sequences), output.dtype)
-    group_likelihood = xp.empty(flow.shape[1:], output.dtype)
+    scales = np.empty((frames, sequences), output.dtype)
+    flow = np.empty((frames, moves.groups, sequences), output.dtype)
+    group_likelihood = np.empty(flow.shape[1:], output.dtype)
     leak = moves.initial * output.dtype.type(leaky)
-    alpha = xp.repeat(moves.initial, sequences, axis=1)
+    alpha = np.repeat(moves.initial, sequences, axis=1)
     for t in range(frames):
         scales[t] = alpha.sum(axis=0)
         alpha += leak * scales[t]
         flow[t] = moves.into @ alpha
-        xp.take(likelihood[t], moves.pdf, axis=0, out=group_likelihood)
+        np.take(likelihood[t], moves.pdf, axis=0, out=group_likelihood)
         group_likelihood *= flow[t]
         alpha = moves.to_states @ group_likelihood
         alpha /= scales[t]
     alpha += leak * alpha.sum(axis=0)
     total = alpha.sum(axis=0)
-    logs = xp.log(total.astype(np.float64)).sum() + xp.log(scales.astype(np.float64)).sum()
+    logs = float(np.log(total, dtype=np.float64).sum() + np.log(scales, dtype=np.float64).sum())
     result = DenominatorResult(logs, None, sequences)
     if not posterior:
         return result
 
     # beta is divided by the total, so that alpha times beta are posteriors.
-    beta = xp.repeat((1 / total)[None], graph.states, axis=0)
+    beta = np.repeat((1 / total)[None], graph.states, axis=0)
     beta += (leak * beta).sum(axis=0)
     posteriors = likelihood  # overwritten frame by frame, when it has been read
     for t in range(frames - 1, -1, -1):
-        xp.take(likelihood[t], moves.pdf, axis=0, out=group_likelihood)
+        np.take(likelihood[t], moves.pdf, axis=0, out=group_likelihood)
         group_likelihood *= beta[moves.state]
         group_likelihood /= scales[t]
         beta = moves.back @ group_likelihood
@@ -216,5 +215,15 @@ def denominator(
         posteriors[t] = moves.to_pdfs @ group_likelihood
         beta += (leak * beta).sum(axis=0)
     result.posterior = posteriors.transpose(0, 2, 1).reshape(rows, pdfs)
-    result.first_frame = posteriors[0].sum()
+    result.first_frame = float(posteriors[0].sum())
     return result
+
+
+def check_leaky(leaky: float) -> None:
+    """Refuse a leaky HMM coefficient that is none.
+
+    Raises:
+        ShapeError: it is not above 0 and below 1.
+    """
+    if not 0.0 < leaky < 1.0:
+        raise ShapeError(f"the leaky HMM coefficient is {leaky}, not between 0 and 1")

@@ -8,7 +8,6 @@ are gone through side by side.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -150,24 +149,21 @@ def _listed(layers: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
     }
 
 
-def numerator(supervision: Supervision, output: Any, xp: Any = np) -> tuple[float, Any]:
+def numerator(supervision: Supervision, output: np.ndarray) -> tuple[float, np.ndarray]:
     """The log-probability of the supervision's paths and the posteriors, [rows, pdfs].
 
     Args:
         supervision: with the FSTs.
         output: of the network, [frames * sequences, pdfs].
-        xp: NumPy or CuPy; the paths themselves are gone through on the CPU.
 
     Raises:
         ShapeError: `output` does not fit the supervision.
     """
     check_output(supervision, output.shape)
     paths = Numerator(supervision)
-    rows, pdfs = xp.asarray(paths.rows), xp.asarray(paths.pdfs)
-    log_likes = output[rows, pdfs]
-    log_prob, occupied = paths(log_likes if xp is np else log_likes.get())
-    posterior = xp.zeros(output.shape, output.dtype)
-    posterior[rows, pdfs] = xp.asarray(occupied.astype(output.dtype))
+    log_prob, occupied = paths(output[paths.rows, paths.pdfs])
+    posterior = np.zeros(output.shape, output.dtype)
+    posterior[paths.rows, paths.pdfs] = occupied
     return log_prob, posterior
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -64,21 +63,20 @@ class ChainObjective:
     objective: float
     l2_term: float
     weight: float
-    deriv: Any | None = None
-    xent_deriv: Any | None = None
+    deriv: np.ndarray | None = None
+    xent_deriv: np.ndarray | None = None
 
 
 def chain_objective(
     options: ChainOptions,
     graph: DenominatorGraph,
     supervision: Supervision,
-    output: Any,
+    output: np.ndarray,
     *,
     deriv: bool = True,
     xent: bool = False,
     penalize: bool = False,
-    posteriors: Any = None,
-    xp: Any = np,
+    posteriors: np.ndarray | None = None,
 ) -> ChainObjective:
     """The objective function of an output, and its derivatives where wanted.
 
@@ -91,23 +89,21 @@ def chain_objective(
         penalize: whether outputs out of range are pulled back this time. Training does it at every
             other minibatch, with twice the scale, as Kaldi does.
         posteriors: of another network, [rows, pdfs], for learning without forgetting.
-        xp: NumPy or CuPy.
 
     Raises:
         ShapeError: `output` does not fit the supervision or the graph.
     """
     weight = supervision.weight
-    numerator_prob, paths = numerator(supervision, output, xp)
+    numerator_prob, paths = numerator(supervision, output)
     every = denominator(
         graph,
         output,
         supervision.num_sequences,
         options.leaky_hmm_coefficient,
         posterior=deriv,
-        xp=xp,
     )
     result = ChainObjective(
-        weight * (numerator_prob - float(every.log_prob)), 0.0, supervision.total_weight
+        weight * (numerator_prob - every.log_prob), 0.0, supervision.total_weight
     )
     if not (np.isfinite(result.objective) and every.consistent):
         _log.warning(
@@ -118,26 +114,27 @@ def chain_objective(
             FAILED,
         )
         result.objective = FAILED * result.weight
-        result.deriv = xp.zeros_like(output) if deriv else None
+        result.deriv = np.zeros_like(output) if deriv else None
         paths[...] = 0
-    elif deriv:
-        result.deriv = every.posterior
+    elif every.posterior is not None:
+        found = every.posterior
         if options.lwf_den_scale:
-            result.deriv *= output.dtype.type(1.0 + options.lwf_den_scale)
-        xp.subtract(paths, result.deriv, out=result.deriv)
-        result.deriv *= output.dtype.type(weight)
+            found *= output.dtype.type(1.0 + options.lwf_den_scale)
+        np.subtract(paths, found, out=found)
+        found *= output.dtype.type(weight)
+        result.deriv = found
     if xent:
         paths *= output.dtype.type(weight)
         result.xent_deriv = paths
     if deriv and penalize and options.out_of_range_regularize:
         scale = output.dtype.type(2.0 * options.out_of_range_regularize)
-        result.deriv += scale * (xp.clip(output, -LIMIT, LIMIT) - output)
+        result.deriv += scale * (np.clip(output, -LIMIT, LIMIT) - output)
     if deriv and posteriors is not None and options.uses_posteriors:
         scale = output.dtype.type(options.lwf_scale + options.lwf_den_scale)
         result.deriv += scale * posteriors
     if options.l2_regularize:
         scale = weight * options.l2_regularize
-        result.l2_term = -0.5 * scale * float(xp.vdot(output, output))
+        result.l2_term = -0.5 * scale * float(np.vdot(output, output))
         if deriv:
             result.deriv -= output.dtype.type(scale) * output
     return result

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.backend import to_host
 from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -80,7 +81,7 @@ def chain_kernel(k: KernelArgs) -> Call:
     output = k["output"]
     attrs, state = k.attrs, k.state
     options = ChainOptions(**{field.name: attrs[field.name] for field in fields(ChainOptions)})
-    xent = k.get("xent_output") is not None
+    posteriors, xent = k.get("posteriors"), k.get("xent_output") is not None
     rows, pdfs = output.shape
     held: dict[str, Any] = {}
 
@@ -96,14 +97,14 @@ def chain_kernel(k: KernelArgs) -> Call:
             options,
             held["graph"],
             supervision,
-            output,
+            to_host(output),
             xent=xent,
             penalize=penalize,
-            posteriors=k.get("posteriors"),
-            xp=xp,
+            posteriors=None if posteriors is None else to_host(posteriors),
         )
         totals = result.weight, result.objective, result.l2_term
-        store_sequence(k, totals, result.deriv, result.xent_deriv)
+        xent_deriv = xp.asarray(result.xent_deriv) if xent else None
+        store_sequence(k, totals, xp.asarray(result.deriv), xent_deriv)
 
     return compute
 

@@ -1,12 +1,10 @@
-"""Products of a constant sparse matrix and dense ones, on NumPy or CuPy.
+"""Products of a constant sparse matrix and dense ones.
 
-SciPy's products (CuPy brings its own of the same form) are used where SciPy is installed: ten times
-as fast as NumPy's sums over segments.
+SciPy's products are used where SciPy is installed: ten times as fast as NumPy's sums over segments.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ class SparseMatrix:
     """A sparse matrix [rows, columns] made of single elements; `matrix @ dense` multiplies.
 
     Args:
-        xp: NumPy or CuPy.
         rows, columns: where each element stands, [elements], of any order.
         values: the elements; those at the same place are added up.
         shape: of the matrix.
@@ -24,14 +21,13 @@ class SparseMatrix:
 
     def __init__(
         self,
-        xp: Any,
         rows: np.ndarray,
         columns: np.ndarray,
         values: np.ndarray,
         shape: tuple[int, int],
     ) -> None:
         self.shape = shape
-        self._native = _native(xp, rows, columns, values, shape)
+        self._native = _native(rows, columns, values, shape)
         if self._native is None:
             order = np.argsort(rows, kind="stable")
             self._columns = columns[order]
@@ -51,12 +47,8 @@ class SparseMatrix:
         return out
 
 
-def _native(xp: Any, rows: Any, columns: Any, values: Any, shape: tuple[int, int]) -> Any:
-    """The library's own matrix, or None."""
-    if xp is not np:
-        gpu: Any = import_module("cupyx.scipy.sparse")
-        place = (xp.asarray(rows), xp.asarray(columns))
-        return gpu.csr_matrix((xp.asarray(values), place), shape=shape)
+def _native(rows: Any, columns: Any, values: Any, shape: tuple[int, int]) -> Any:
+    """SciPy's own matrix; None without SciPy."""
     try:
         from scipy import sparse  # here, since it takes longer to load than most commands to run
     except ImportError:

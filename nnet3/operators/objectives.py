@@ -133,11 +133,6 @@ def store_sequence(
     """
     for place, value in enumerate(totals):
         k["totals"][place] = value
-    store_derivatives(k, totals[0], deriv, xent_deriv)
-
-
-def store_derivatives(k: KernelArgs, weight: float, deriv: Any, xent_deriv: Any | None) -> None:
-    """Write the derivatives, and the totals of the cross-entropy; `weight` is of the frames."""
     xp = k.xp
     row_weights = k.get("deriv_weights")
     k["deriv"][...] = deriv
@@ -145,7 +140,7 @@ def store_derivatives(k: KernelArgs, weight: float, deriv: Any, xent_deriv: Any 
         xp.multiply(k["deriv"], row_weights[:, None], out=k["deriv"])
     if xent_deriv is not None:
         scaled = k["xent_deriv"]
-        k["xent_totals"][0] = weight
+        k["xent_totals"][0] = totals[0]
         k["xent_totals"][1] = xp.vdot(k["xent_output"], xent_deriv)
         xp.multiply(xent_deriv, scaled.dtype.type(k.attrs["xent_regularize"]), scaled)
         if row_weights is not None:
