@@ -21,6 +21,8 @@ _SIZES = {
     "MatmulPreference": {1: 8, 5: 4, 6: 4, 7: 4, 8: 4},
 }
 """Attributes, and the bytes of each."""
+_HANDLE = 1 << (8 * ctypes.sizeof(ctypes.c_void_p) - 24)
+"""An address that no library has here, in WebAssembly neither, whose pointers have 32 bits."""
 _made: dict[int, dict[Any, Any]] = {}
 _numbers = count(1)
 
@@ -60,7 +62,7 @@ class Library:
         return lambda *args: function(kind, *args)
 
     def cublasLtCreate(self, handle: Any) -> int:  # noqa: N802
-        handle._obj.value = 1 << 40
+        handle._obj.value = _HANDLE
         return _OK
 
     def cublasLtMatmulAlgoGetHeuristic(  # noqa: N802
@@ -68,7 +70,7 @@ class Library:
     ) -> int:
         layouts, (preference, most, found, number) = rest[:4], rest[4:]
         plan = _made[operation.value]
-        assert handle.value == 1 << 40 and most.value == 1
+        assert handle.value == _HANDLE and most.value == 1
         assert _made[preference.value][1] >= 0, "the workspace it may take"
         number._obj.value = 0
         double = plan["values"] == [70, 1]
