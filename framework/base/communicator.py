@@ -24,12 +24,17 @@ from .backend import to_host
 from .errors import OpscopeError, RanksError
 
 
+FAILED = " has ended the run: "
+"""What the message of a rank has that failed by itself; see `Communicator.describe_failure`."""
+
+
 @dataclass(frozen=True)
 class Message:
     """One exchange as a rank sees it.
 
     Attributes:
-        kind: the method: `all_reduce`, `reduce_scatter`, `all_gather`, `broadcast` or `exchange`.
+        kind: the method: `all_reduce`, `reduce_scatter`, `all_gather`, `broadcast`, `exchange` or
+            `send`.
         operator: what asked for it, `op 12 (all_reduce)`; "" outside of a run.
         nbytes: what this rank puts in.
     """
@@ -139,6 +144,23 @@ class Communicator(ABC):
     def exchange(self, data: bytes) -> list[bytes]:
         """The bytes of all ranks, by rank; their lengths may differ."""
 
+    def send(self, array: Any, to: int) -> None:
+        """Send `array` to rank `to`, which receives what a rank has sent in the order in which it
+        was sent. Nothing waits, and the array may change as soon as this has returned.
+
+        Raises:
+            RanksError: there is no such rank, or ranks of this kind cannot.
+        """
+        raise RanksError(f"ranks of the kind {self.kind!r} send nothing to one rank alone")
+
+    def receive(self, out: Any, source: int) -> None:
+        """Fill `out` with what rank `source` has sent next to this one; dtype and size are equal.
+
+        Raises:
+            RanksError: as `send`; or that rank has ended.
+        """
+        raise RanksError(f"ranks of the kind {self.kind!r} receive nothing from one rank alone")
+
     def share(self, array: np.ndarray) -> SharedArray:
         """An array on the host, flat, that all ranks add to; at first it is `array`, which is the
         same on all ranks.
@@ -203,7 +225,7 @@ class Communicator(ABC):
         # An operator's own error names it already.
         if self.operator and self.operator not in what:
             where = f" (the last exchange was by {self.operator})"
-        return f"rank {self.rank} of {self.size} has ended the run: {what}{where}"
+        return f"rank {self.rank} of {self.size}{FAILED}{what}{where}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: rank {self.rank} of {self.size}>"

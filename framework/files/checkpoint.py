@@ -168,6 +168,7 @@ def _bare(desc: NetDesc) -> NetDesc:
         if step.HasField("child_net"):
             step.child_net.CopyFrom(_bare(step.child_net))
     for op in bare.ops:
+        op.ClearField("device")  # a training may go on with other stages, or with none
         for attr in op.attrs.values():
             if attr.WhichOneof("value") == "net":
                 attr.net.CopyFrom(_bare(attr.net))

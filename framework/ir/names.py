@@ -6,6 +6,9 @@ GRAD_SUFFIX = "@GRAD"
 ROWS_SUFFIX = "@ROWS"
 _INNER = "@INNER@"
 _SHARD = "@SHARD"
+_AGAIN = "@AGAIN"
+_STAGE = "stage:"
+_MOST_DIGITS = 6
 EMPTY = "@EMPTY@"
 """Stands in a slot that wants a variable where there is none (a gradient nothing needs)."""
 
@@ -32,6 +35,8 @@ GATHER_SHARDS_OP = "all_gather_shards"
 SCATTER_START_OP = "reduce_scatter_start"
 SCATTER_WAIT_OP = "reduce_scatter_wait"
 ALL_FINITE_OP = "all_finite"
+SEND_OP = "send"
+RECEIVE_OP = "receive"
 COUNT_OP = "element_count"
 BATCH_NORM_OP = "batch_norm"
 BATCH_NORM_SUMS_OP = "batch_norm_sums"
@@ -115,6 +120,11 @@ def ticket_name(bucket: int) -> str:
     return f"ranks@TICKET@{bucket}"
 
 
+def sent_name(stage: int, role: int) -> str:
+    """The ticket of what operators of a role send to a stage."""
+    return f"ranks@SENT@{stage}@{role}"
+
+
 def single_name(name: str) -> str:
     """`name`, of half precision, as an operator reads it that wants float32."""
     return f"{name}@SINGLE"
@@ -127,7 +137,35 @@ def unscaled_name(grad: str) -> str:
 
 def again_name(name: str) -> str:
     """`name`, computed a second time for the gradients."""
-    return f"{name}@AGAIN"
+    return name + _AGAIN
+
+
+def first_name(again: str) -> str:
+    """The variable that is computed a second time as `again`; "" where it is none."""
+    return again.removesuffix(_AGAIN) if again.endswith(_AGAIN) else ""
+
+
+def primal_name(name: str) -> str:
+    """The variable of whose gradient `name` is the whole, a part or a sum; "" where it is none."""
+    primal, gradient, _ = name.partition(GRAD_SUFFIX)
+    return primal if gradient else ""
+
+
+def stage_device(stage: int) -> str:
+    """The device of an operator that belongs to a stage of a pipeline."""
+    return f"{_STAGE}{stage}"
+
+
+def stage_of_device(device: str) -> int | None:
+    """The stage of a pipeline that a device is; None where it is none."""
+    number = device.removeprefix(_STAGE)
+    is_stage = device.startswith(_STAGE) and number.isascii() and number.isdecimal()
+    return int(number) if is_stage and len(number) <= _MOST_DIGITS else None
+
+
+def like_name(name: str) -> str:
+    """An input that has the shape of `name`, which another rank computes."""
+    return f"{name}@LIKE"
 
 
 def next_name(name: str) -> str:

@@ -391,6 +391,7 @@ def expand_op(op: OpNode, *, keep_whole: bool = False) -> list[OpNode]:
     expanded = []
     for inner in expand(op):
         written = inner.source if inner.source is not None and inner.source.file else op.source
-        named = inner.changed(role=op.role, source=written or SourceLocation())
+        device = inner.device or op.device
+        named = inner.changed(role=op.role, device=device, source=written or SourceLocation())
         expanded += expand_op(named, keep_whole=keep_whole)
     return expanded

@@ -72,6 +72,8 @@ def exchange_cost(kind: str, ranks: int, algorithm: str = "ring") -> Cost:
         raise OpscopeError(f"no algorithm {algorithm!r} of all_reduce{hint}; there are {known}")
     if kind == "all_reduce":
         return ALGORITHMS[algorithm](ranks)
+    if kind == "send":
+        return Cost(1, 1.0)
     if kind == "reduce_scatter":
         return Cost(ranks - 1, (ranks - 1) / ranks)
     if kind == "broadcast":

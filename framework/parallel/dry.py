@@ -9,6 +9,7 @@ Messages are recorded, and the time that they would take over a `Link` is added 
 from __future__ import annotations
 
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import numpy as np
 
 from ..base.backend import array_module
 from ..base.communicator import (
+    FAILED,
     Communicator,
     LocalArray,
     Message,
@@ -118,6 +120,7 @@ class DryWorld:
         self.link = link or Link()
         self._changed = threading.Condition()
         self._meetings: dict[int, _Meeting] = {}
+        self._sent: defaultdict[tuple[int, int], deque[Any]] = defaultdict(deque)
         self._ended: dict[int, str] = {}  # rank -> why it takes part no more
 
     def run(self, function: Callable[[DryCommunicator], Result]) -> list[Result]:
@@ -181,6 +184,25 @@ class DryWorld:
                 meeting.result = join([meeting.brought[rank] for rank in range(self.size)])
                 self._changed.notify_all()
 
+    def put(self, array: Any, source: int, to: int) -> None:
+        """Leave an array for rank `to`."""
+        with self._changed:
+            self._sent[source, to].append(array)
+            self._changed.notify_all()
+
+    def take(self, communicator: DryCommunicator, source: int) -> Any:
+        """The next array that rank `source` has left for a rank, once it is there."""
+        with self._changed:
+            waiting = self._sent[source, communicator.rank]
+            while not waiting:
+                if source in self._ended:
+                    raise RanksError(_ended_before(communicator, source, self._ended[source]))
+                failed = [why for why in self._ended.values() if FAILED in why]
+                if failed:
+                    raise RanksError(_ended_before(communicator, source, failed[0]))
+                self._changed.wait()
+            return waiting.popleft()
+
     def fetch(self, communicator: DryCommunicator, number: int) -> Any:
         """The result of exchange `number`, when all ranks have brought their parts."""
         with self._changed:
@@ -188,10 +210,7 @@ class DryWorld:
             while len(meeting.brought) < self.size:
                 for rank, why in self._ended.items():
                     if rank not in meeting.brought:
-                        doing = communicator.operator or meeting.kind
-                        raise RanksError(
-                            f"{why}; {doing} of rank {communicator.rank} waits for rank {rank}"
-                        )
+                        raise RanksError(_ended_before(communicator, rank, why, meeting.kind))
                 self._changed.wait()
             meeting.left += 1
             if meeting.left == self.size:
@@ -247,6 +266,22 @@ class DryCommunicator(RecordingCommunicator):
         number = self._bring("exchange", len(data), data, list)
         return list(self._world.fetch(self, number))
 
+    def send(self, array: Any, to: int) -> None:
+        check_root(to, self)
+        self.record("send", array.nbytes)
+        self._world.put(array.copy(), self.rank, to)
+
+    def receive(self, out: Any, source: int) -> None:
+        check_root(source, self)
+        array = self._world.take(self, source)
+        if (array.size, array.dtype) != (out.size, out.dtype):
+            raise RanksError(
+                f"{self.operator or 'an exchange'} of rank {self.rank} wants"
+                f" {out.dtype}{list(out.shape)}, and rank {source} has sent"
+                f" {array.dtype}{list(array.shape)}"
+            )
+        out[...] = array.reshape(out.shape)
+
     def share(self, array: np.ndarray) -> SharedArray:
         # All get the array that the last one to come has made.
         number = self._bring("share", array.nbytes, array, lambda parts: LocalArray(parts[0]))
@@ -260,6 +295,10 @@ class DryCommunicator(RecordingCommunicator):
 
     def close(self) -> None:
         self._world.end(self.rank, f"rank {self.rank} of {self.size} has finished")
+
+
+def _ended_before(ranks: Communicator, other: int, why: str, kind: str = "receive") -> str:
+    return f"{why}; {ranks.operator or kind} of rank {ranks.rank} waits for rank {other}"
 
 
 def _sum(parts: list[Any]) -> Any:

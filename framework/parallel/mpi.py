@@ -26,7 +26,14 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import copy_into, to_host
-from ..base.communicator import Communicator, Request, SharedArray, check_root, sum_in_order
+from ..base.communicator import (
+    FAILED,
+    Communicator,
+    Request,
+    SharedArray,
+    check_root,
+    sum_in_order,
+)
 from ..base.errors import OpscopeError, RanksError
 from ..base.machine.processes import ends_with_parent, is_alive
 from ..base.options.settings import switch
@@ -48,8 +55,6 @@ _TO_REPORT = 30.0
 """The same while one that failed has not written why: on a busy machine that takes its time."""
 _SAME_TIME = 1.5
 """Seconds in which ranks that fail by the same cause tell each other of it."""
-_FAILED = " has ended the run: "
-"""What the notice of a rank has that was the first to fail; see `Communicator.describe_failure`."""
 _LOOK_FOR_DEAD = 0.5
 """Seconds between looks whether the processes of this machine are alive."""
 _LAST_WORD = 0.2
@@ -96,15 +101,18 @@ class MpiCommunicator(Communicator):
             self._mpi = _mpi()
             comm = self._mpi.COMM_WORLD if comm is None else comm
             super().__init__(comm.Get_rank(), comm.Get_size())
-            # First steps, second steps and notices do not meet: each has its own communicator.
+            # First steps, second steps, notices and arrays for one rank do not meet: each has its
+            # own communicator.
             self._data = comm.Dup()
             self._second = comm.Dup()
             self._notices = comm.Dup()
+            self._direct = comm.Dup()  # from one rank to one other
         self._sums: deque[_Sum] = deque()  # under way, first started first
         self._buffers: dict[int, list[np.ndarray]] = {}
         self._ended: dict[int, str] = {}  # rank -> why it takes part no more
         self._have_reported: set[int] = set()  # ranks that failed and have written why
         self._sent: list[Any] = []
+        self._under_way: list[tuple[Any, np.ndarray]] = []  # what was sent to one rank
         self._own_end = ""
         # By machine and process a rank can look whether a neighbor is alive; one on another machine
         # it can only wait for.
@@ -194,6 +202,22 @@ class MpiCommunicator(Communicator):
         layout = [out, sizes.tolist(), starts.tolist(), self._mpi.BYTE]
         self.wait(self._data.Iallgatherv(np.frombuffer(data, np.uint8), layout))
         return [out[a : a + n].tobytes() for a, n in zip(starts, sizes, strict=True)]
+
+    def send(self, array: Any, to: int) -> None:
+        check_root(to, self)
+        self._under_way = [one for one in self._under_way if not one[0].Test()]
+        # A copy, which MPI reads until the other rank has all of it.
+        own = np.array(to_host(array), order="C")
+        self._under_way.append((self._direct.Isend([_bytes(own), self.byte], to, 0), own))
+
+    def receive(self, out: Any, source: int) -> None:
+        check_root(source, self)
+        own = out
+        if not (isinstance(out, np.ndarray) and out.flags.c_contiguous):
+            own = np.empty(out.shape, out.dtype)
+        self.wait(self._direct.Irecv([_bytes(own), self.byte], source, 0))
+        if own is not out:
+            copy_into(out, own)
 
     def share(self, array: np.ndarray) -> SharedArray:
         return _Window(self, array)
@@ -290,7 +314,7 @@ class MpiCommunicator(Communicator):
                 return
             time.sleep(_PAUSE)
         self._hear()
-        rank, why = min(self._ended.items(), key=lambda end: (_FAILED not in end[1], end))
+        rank, why = min(self._ended.items(), key=lambda end: (FAILED not in end[1], end))
         doing = self.operator or "an exchange"
         raise RanksError(f"{why}; {doing} of rank {self.rank} waits for rank {rank}")
 
@@ -355,7 +379,7 @@ class MpiCommunicator(Communicator):
 
     def _failed(self, below: int) -> bool:
         """Whether a rank below a number has failed, as far as is known."""
-        return any(_FAILED in why for rank, why in self._ended.items() if rank < below)
+        return any(FAILED in why for rank, why in self._ended.items() if rank < below)
 
     def _lower_tells(self) -> bool:
         """Whether a lower rank has failed by itself at the same time: one message is enough."""
@@ -425,7 +449,7 @@ class MpiCommunicator(Communicator):
 
     def _are_reporting(self) -> bool:
         """Whether a rank that failed has not written yet why."""
-        failed = {rank for rank, why in self._ended.items() if _FAILED in why}
+        failed = {rank for rank, why in self._ended.items() if FAILED in why}
         return not failed <= self._have_reported
 
     def _grace(self) -> float:

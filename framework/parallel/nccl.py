@@ -14,6 +14,8 @@ from ..base.dtypes import HALVES
 from ..base.errors import DeviceError, RanksError
 
 _PAUSE = 50e-6
+_ID_LENGTH = 128
+"""Numbers in the id of an NCCL communicator (NCCL_UNIQUE_ID_BYTES)."""
 
 
 class NcclCommunicator(Communicator):
@@ -64,6 +66,8 @@ class NcclCommunicator(Communicator):
             # Non-blocking, or it would wait for the default stream, and sums never run beside
             # operators.
             self._stream = self._cuda.Stream(non_blocking=True)
+        self._channels: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._under_way: list[tuple[Any, Any]] = []  # events and arrays that were sent to one rank
 
     def start_all_reduce(self, array: Any) -> Request:
         if isinstance(array, np.ndarray):
@@ -105,6 +109,51 @@ class NcclCommunicator(Communicator):
     def exchange(self, data: bytes) -> list[bytes]:
         return self._by_host().exchange(data)
 
+    def send(self, array: Any, to: int) -> None:
+        check_root(to, self)
+        if isinstance(array, np.ndarray):
+            self._by_host().send(array, to)
+            return
+        self._under_way = [one for one in self._under_way if not one[0].done]
+        comm, stream = self._channel(self.rank, to)
+        # A copy on this stream; the memory stays until the other rank has all of it.
+        own = array.copy(order="C")
+        stream.wait_event(self._cuda.get_current_stream().record())
+        comm.send(own.data.ptr, own.nbytes, self._nccl.NCCL_UINT8, 1, stream.ptr)
+        self._under_way.append((stream.record(), own))
+
+    def receive(self, out: Any, source: int) -> None:
+        check_root(source, self)
+        if isinstance(out, np.ndarray):
+            self._by_host().receive(out, source)
+            return
+        comm, stream = self._channel(source, self.rank)
+        own = out if out.flags.c_contiguous else out.copy(order="C")
+        stream.wait_event(self._cuda.get_current_stream().record())
+        comm.recv(own.data.ptr, own.nbytes, self._nccl.NCCL_UINT8, 0, stream.ptr)
+        self._request(stream).wait()
+        if own is not out:
+            out[...] = own
+
+    def _channel(self, source: int, to: int) -> tuple[Any, Any]:
+        """NCCL's communicator of two ranks, in which `source` is the first, and its stream.
+
+        One for each direction: a stream runs one transfer after the other, and two ranks that send
+        to each other on one stream would wait for each other.
+        """
+        if (source, to) not in self._channels:
+            number = int(self.rank == to)
+            host = self._by_host()
+            shared = np.array(() if number else self._nccl.get_unique_id(), np.int64)
+            if number:
+                shared = np.empty(_ID_LENGTH, np.int64)
+                host.receive(shared, source)
+            else:
+                host.send(shared, to)
+            comm = self._nccl.NcclCommunicator(2, tuple(shared.tolist()), number)
+            self._channels[source, to] = comm, self._cuda.Stream(non_blocking=True)
+        return self._channels[source, to]
+
     def share(self, array: np.ndarray) -> SharedArray:
         return self._by_host().share(array)
 
@@ -113,7 +162,8 @@ class NcclCommunicator(Communicator):
 
     def fail(self, error: BaseException) -> None:
         self._by_host().fail(error)
-        self._comm.abort()  # otherwise the GPU waits for the others for ever
+        for comm in (self._comm, *(comm for comm, _ in self._channels.values())):
+            comm.abort()  # otherwise the GPU waits for the others for ever
 
     def close(self) -> None:
         self._host.close()
@@ -138,9 +188,9 @@ class NcclCommunicator(Communicator):
         self._stream.wait_event(self._cuda.get_current_stream().record())
         return kind or 0, self._stream.ptr
 
-    def _request(self) -> Request:
-        """What waits for the work that the stream has been given so far."""
-        event = self._stream.record()
+    def _request(self, stream: Any = None) -> Request:
+        """What waits for the work that a stream has been given so far, by default that of sums."""
+        event = (stream or self._stream).record()
 
         def finish() -> None:
             # Not `synchronize`, which cannot be interrupted: a rank must hear that another has

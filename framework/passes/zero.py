@@ -218,16 +218,7 @@ class _Sharder:
         entry = lookup(op.type)
         over_ranks = _RANKS in entry.attr_specs
         if op.type == CHECK_OP:
-            # What follows reads whether the parts of all ranks are finite.
-            self._of_all = {n: all_ranks_name(n) for n in op.outputs.get("finite", ())}
-            self._vars |= {
-                out: self._vars[n].changed(name=out) if n in self._vars else VarDecl(out)
-                for n, out in self._of_all.items()
-            }
-            ends = [
-                make_op(ALL_FINITE_OP, {"x": n}, {"out": out}, role=OPTIMIZE)
-                for n, out in self._of_all.items()
-            ]
+            self._of_all, ends = finite_on_all(op, self._vars)
             return [op.renamed(self._shards), *ends]
         slots = _ELEMENTS.get(op.type, ())
         if "param" in entry.input_slots and len(op.inputs.get("param", ())) == 1:
@@ -329,6 +320,27 @@ class _Sharder:
             {_RANKS: self._ranks, "shapes": [n for shape in shapes for n in (len(shape), *shape)]},
             role=role,
         )
+
+
+def finite_on_all(
+    check: OpNode, declared: dict[str, VarDecl]
+) -> tuple[dict[str, str], list[OpNode]]:
+    """What follows the check of a scaled loss reads whether the parts of all ranks are finite.
+
+    Args:
+        declared: variables of the net, to which new ones are added.
+
+    Returns:
+        What a rank has found -> what all have, and the operators that find that.
+    """
+    of_all = {name: all_ranks_name(name) for name in check.outputs.get("finite", ())}
+    for name, out in of_all.items():
+        declared[out] = declared[name].changed(name=out) if name in declared else VarDecl(out)
+    ends = [
+        make_op(ALL_FINITE_OP, {"x": name}, {"out": out}, role=OPTIMIZE)
+        for name, out in of_all.items()
+    ]
+    return of_all, ends
 
 
 def _can_be_parted(var: VarDecl) -> bool:

@@ -17,17 +17,18 @@ beside this one that takes the builder and makes the parameters of its operators
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ...framework.base.context import OpContext
-from ...framework.base.dtypes import FLOATS, SINGLE, to_dtype
+from ...framework.base.dtypes import FLOATS, SINGLE, is_whole, to_dtype
 from ...framework.base.errors import (
     OpscopeError,
     ShapeError,
@@ -49,6 +50,7 @@ from ...framework.ir.desc import (
     make_var,
 )
 from ...framework.ir.messages import as_op_list
+from ...framework.ir.names import stage_device
 from ...framework.ir.op_list import OpList, OpNode, SourceLocation, VarDecl
 from ...framework.ir.registry import OperatorDef
 from ...framework.runtime.initialize import Owner
@@ -72,6 +74,7 @@ from .typed_names import activation_type, operator_typed
 from .var import Var
 from .var.array_functions import both
 
+_MOST_STAGES = 1 << 16
 _PROBABLE_INPUT = "input"
 """`add_op("fc", input=x)`: the first input slot, whatever the operator calls it."""
 
@@ -122,6 +125,7 @@ class NetBuilder(BuilderMethods, Shown):
         self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
         self._counters: dict[str, itertools.count[int]] = {}
         self.within = ""  # the layer that is being made; see `layer_name`
+        self._device = ""  # of operators that are appended; see `stage`
         self.switch_to(net)
 
     @classmethod
@@ -388,6 +392,29 @@ class NetBuilder(BuilderMethods, Shown):
 
     # -- operators -----------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def stage(self, number: int) -> Iterator[None]:
+        """Operators that are appended within `with b.stage(1):` belong to stage 1 of a pipeline.
+
+        `train` on several ranks then gives each rank one stage; one process runs all of them.
+        Stages are numbered from 0 in the order in which they run. Operators outside of such blocks
+        belong to the last stage whose results they read.
+
+        Raises:
+            OpscopeError: no such number, or a block within another one.
+        """
+        if not is_whole(number) or not 0 <= number < _MOST_STAGES:
+            raise OpscopeError(
+                f"{where()}: stage wants a number from 0 to {_MOST_STAGES - 1}, not {number!r}"
+            )
+        if self._device:
+            raise OpscopeError(f"{where()}: stage {number} begins within {self._device!r}")
+        self._device = stage_device(int(number))
+        try:
+            yield
+        finally:
+            self._device = ""
+
     def add_op(self, type: str, /, *inputs: Any, name: str = "", **given: Any) -> Any:  # noqa: A002
         """Append an operator.
 
@@ -481,7 +508,7 @@ class NetBuilder(BuilderMethods, Shown):
 
     def append_desc(self, op: OpNode) -> None:
         """Append an operator that reads and writes the variables its description names."""
-        self._forward.add_op(op)
+        self._forward.add_op(op.changed(device=self._device) if self._device else op)
         self._changed()
 
     def names_of(self, value: Any, entry: OperatorDef, slot: str) -> list[str]:

@@ -7,6 +7,7 @@ writes files and tells the others what follows. Of one rank alone nothing is ask
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import warnings
 import zlib
@@ -31,12 +32,15 @@ from ...framework.parallel.launched import launched_ranks
 from ...framework.passes.accumulate import AccumulateGradients
 from ...framework.passes.all_reduce import InsertAllReduce
 from ...framework.passes.pipeline import Pass, run_passes
+from ...framework.passes.stages import has_stages
 from ...framework.passes.sync_batch_norm import SyncBatchNorm
 from ...framework.passes.zero import ShardTraining
 from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
+from .pipeline import OFF, ONE_F_ONE_B, Pipeline
 from .sharded import ShardedValues
-from .shards import Joining, Shards, pack
+from .shards import Joining, Shards, pack, unpack
+from .staged import StagedValues
 
 MPI = "mpi"
 _of_process: list[Communicator] = []  # the ranks of this MPI program, once they are asked for
@@ -110,13 +114,20 @@ class Ranks:
             is given its own.
         zero: what they share out beside minibatches: 0 nothing, 1 to 3 as `ShardTraining` says.
         accumulate: minibatches before each update.
+        schedule: of a net that says its stages, `pipeline.SCHEDULES`.
 
     Attributes:
         alone: whether there is one rank only. leads: whether this is the first.
+        pipeline: this rank's stage of the net, where ranks have one each.
     """
 
     def __init__(
-        self, communicator: Communicator, shard: bool, zero: int = 0, accumulate: int = 1
+        self,
+        communicator: Communicator,
+        shard: bool,
+        zero: int = 0,
+        accumulate: int = 1,
+        schedule: str = ONE_F_ONE_B,
     ) -> None:
         self.communicator = communicator
         self.rank = communicator.rank
@@ -126,8 +137,10 @@ class Ranks:
         self._shard = shard
         self._zero = zero
         self.accumulate = accumulate
+        self.pipeline: Pipeline | None = None
+        self._schedule = schedule
         self._weighted = False
-        self._sharded: ShardedValues | None = None
+        self._sharded: ShardedValues | StagedValues | None = None
 
     def prepare(
         self, net: OpList, sync_batch_norm: bool, steps: int | None, settings: Mapping[str, Any]
@@ -140,37 +153,51 @@ class Ranks:
             GradientError: it is not known how the ranks' losses combine to the total loss.
             RanksError: the ranks differ; the message says in what.
         """
+        staged = has_stages(net) and not self.alone and self._schedule != OFF
         self._shards = Shards(net, self.rank, self.size)
         own = any(lookup(op.type).world for op in net.ops)
         passes: list[Pass] = [SyncBatchNorm()] if sync_batch_norm else []
-        exchange: Pass = InsertAllReduce()
+        # A stage's sums are over some of the ranks, which begin and end a sum at once.
+        exchange: Pass = InsertAllReduce(overlap=not staged)
+        if own and (staged or (self._zero and not self.alone)):
+            what = "a net with stages" if staged else f"zero={self._zero}"
+            raise GradientError(
+                f"train: {what} gets its own exchanges, and the net holds some already: give the"
+                " net without them"
+            )
         if self._zero and not self.alone:
-            if own:
+            if staged:
                 raise GradientError(
-                    f"train: zero={self._zero} places its own exchanges, and the net holds some"
-                    " already: give the net without them"
+                    f"train: zero={self._zero} shares out what the stages of a pipeline share out"
+                    f" already: zero=0, or pipeline={OFF!r} for ranks that have all stages"
                 )
             exchange = ShardTraining(stage=self._zero, ranks=self.size)
         try:
             passes += [] if own else [exchange]
-            passes += [AccumulateGradients()] if self.accumulate > 1 else []
+            passes += [AccumulateGradients()] if self.accumulate > 1 or staged else []
             net_of_rank = run_passes(net, passes)
         except GradientError as error:
-            if self._zero or self.accumulate > 1:
+            if self._zero or self.accumulate > 1 or staged:
                 raise
             raise GradientError(
                 f"{error}; then train PlainNet(InsertAllReduce(weight=...).apply(net.op_list))"
             ) from None
         self._joining = Joining(net_of_rank)
-        self._weighted = any(var.name == RANK_WEIGHT for var in net_of_rank.vars)
+        weights = [var for var in net_of_rank.vars if var.name == RANK_WEIGHT]
+        self._weighted = bool(weights) and not staged
         if self.alone:
             return PlainNet(net_of_rank, check=False)
         if self._zero:
             self._sharded = ShardedValues(self.communicator, net, net_of_rank)
         settings = {"shard": self._shard, "size": self.size, "zero": self._zero, **settings}
-        settings["accumulate"] = self.accumulate
+        settings |= {"accumulate": self.accumulate, "pipeline": self._schedule}
         handshake(self.communicator, net_of_rank, steps=steps, settings=settings)
-        return PlainNet(net_of_rank, check=False)
+        if not staged:
+            return PlainNet(net_of_rank, check=False)
+        self.pipeline = one = Pipeline(self.communicator, net_of_rank, self._schedule)
+        self._shards = Shards(net, one.replica, one.replicas)
+        self._sharded = StagedValues(self.communicator, net, one.stages, one.stage)
+        return one.net
 
     @property
     def fetch(self) -> list[str]:
@@ -278,8 +305,9 @@ class Ranks:
         stopping: Callable[[], bool],
         *,
         whole: bool = False,
-    ) -> Iterator[Mapping[Any, Any] | None]:
-        """This rank's parts of the minibatches; None where a rank wants to stop.
+    ) -> Iterator[list[Mapping[Any, Any]] | None]:
+        """This rank's parts of the minibatches, those together that it runs before it hears of the
+        others: in a pipeline those of an update, else each; None where a rank wants to stop.
 
         Args:
             where: names the step, for messages.
@@ -293,26 +321,29 @@ class Ranks:
         """
         if self.alone or (whole and not self.all_evaluate):
             for batch in batches:
-                yield batch
+                yield [batch]
                 if stopping():
                     yield None
             return
         cuts = self._shard and not whole
+        # Ranks with stages of one net read the same minibatches in any case.
+        compares = cuts or self.pipeline is not None
         first = True
         while True:
-            batch = next(batches, None)
-            mark = _mark(batch) if first and cuts and batch is not None else 0
-            said = self.of_all([batch is not None, mark, stopping()])
+            group = list(itertools.islice(batches, self.accumulate if self.pipeline else 1))
+            mark = _mark(group[0]) if first and compares and group else 0
+            said = self.of_all([len(group), mark, stopping()])
             if any(stop for _, _, stop in said):
                 yield None
             has = [one[0] for one in said]
-            if not all(has):
-                if any(has):
-                    raise RanksError(
-                        f"{where()}: rank {has.index(False)} has no more minibatches, and rank"
-                        f" {has.index(True)} has: all ranks must run equal numbers of steps",
-                        on_all=True,
-                    )
+            if len(set(has)) > 1:
+                fewest, most = has.index(min(has)), has.index(max(has))
+                raise RanksError(
+                    f"{where()}: rank {fewest} has no more minibatches, and rank {most} has: all"
+                    " ranks must run equal numbers of steps",
+                    on_all=True,
+                )
+            if not group:
                 return
             marks = [one[1] for one in said]
             if len(set(marks)) > 1:
@@ -324,8 +355,7 @@ class Ranks:
                     on_all=True,
                 )
             first = False
-            assert batch is not None
-            yield self._shards.part(batch, where()) if cuts else batch
+            yield [self._shards.part(batch, where()) for batch in group] if cuts else group
 
     def joined(
         self, values: dict[str, np.ndarray], rows: int, scope: Scope
@@ -334,7 +364,8 @@ class Ranks:
         if self.alone:
             return values, rows
         weight = float(scope.numpy(RANK_WEIGHT)) if self._weighted else None
-        return self._joining.join(self.communicator.exchange(pack(values, rows, weight)))
+        parts = self.communicator.exchange(pack(values, rows, weight))
+        return self._joining.join([unpack(part) for part in parts])
 
 
 def _mark(batch: Mapping[Any, Any]) -> int:

@@ -114,9 +114,10 @@ class Joining:
             for name in op.output_names()
         }
 
-    def join(self, parts: Sequence[bytes]) -> tuple[dict[str, np.ndarray], int]:
-        """The values and the number of rows of the whole minibatch, from what `pack` made."""
-        ranks = [unpack(part) for part in parts]
+    def join(
+        self, ranks: Sequence[tuple[dict[str, np.ndarray], int, float | None]]
+    ) -> tuple[dict[str, np.ndarray], int]:
+        """The values and the number of rows of the whole minibatch, from what `unpack` gave."""
         weights = np.array([rows if weight is None else weight for _, rows, weight in ranks])
         joined = {
             name: self._one(name, [r[0][name] for r in ranks], weights) for name in ranks[0][0]

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -178,7 +178,7 @@ class Trainer:
         owner = None if self.builder is None else self.builder.owner
         self.ranks.share_values(self.op_list, self.scope, self.base, owner, self.given)
         self.given = {}
-        if self.ranks.accumulate > 1:
+        if self.ranks.accumulate > 1 or self.ranks.pipeline is not None:
             initialize(self.net.op_list, self.scope, self.base)  # the sums of gradients
         self.ranks.share_random(self.base, self.states)
         empty = not self.ranks.alone
@@ -250,17 +250,18 @@ class Trainer:
         batches = itertools.islice(batches_of(data, self.epoch), self.batch, None)
         # A checkpoint holds no sums of gradients, so that a training ends between updates only.
         stopping = lambda: (ctrl_c.pressed or self.at.stopping) and not self._waiting  # noqa: E731
-        for batch in self.ranks.parts(batches, self._position, stopping):
-            if batch is None:
+        for group in self.ranks.parts(batches, self._position, stopping):
+            if group is None:
                 raise _Interrupted
-            values = self._one_batch(batch, feeder, context)
-            self.seconds = before + time.perf_counter() - started
-            bar.step(self.measured)
-            self.at.step = self.batch
-            self.at.values = values
-            self.callbacks.on_step(self.at)
-            if every and self.batch % every == 0:
-                self._write_checkpoint()
+            for values in self._run_group(group, feeder, context):
+                self.batch += 1
+                self.seconds = before + time.perf_counter() - started
+                bar.step(self.measured)
+                self.at.step = self.batch
+                self.at.values = values
+                self.callbacks.on_step(self.at)
+                if every and self.batch % every == 0:
+                    self._write_checkpoint()
         if not self.batch:
             raise OpscopeError(f"the data hold no minibatch in epoch {self.epoch + 1}")
         if self._waiting:
@@ -292,28 +293,41 @@ class Trainer:
             row["seconds"] = round(time.perf_counter() - began, 6)
         return self.ranks.of_first(row)
 
-    def _one_batch(
-        self, batch: Mapping[Any, Any], feeder: Feeder, context: OpContext
-    ) -> dict[str, np.ndarray]:
-        rows = feeder(batch, self._position)
-        context.renew()
-        if self.ranks.accumulate == 1:
-            self.net.run(self.scope, context)
+    def _run_group(
+        self, group: Sequence[Mapping[Any, Any]], feeder: Feeder, context: OpContext
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Train on minibatches that are run together; what is measured of each in turn."""
+        pipeline = self.ranks.pipeline
+        if pipeline is not None:
+            fetch = self.measured.fetch
+            results = pipeline.run(group, self.scope, context, fetch, self._position)
+            for values, _ in results:
+                self._check_loss(values)
+            pipeline.update(self.scope, context)
         else:
-            self.net.run(self.scope, context, 0, self._first_update)
-            self._waiting += 1
-        values = self.measured.values(self.scope)
-        values, rows = self.ranks.joined(values, rows, self.scope)
+            (batch,) = group
+            rows = feeder(batch, self._position)
+            context.renew()
+            if self.ranks.accumulate == 1:
+                self.net.run(self.scope, context)
+            else:
+                self.net.run(self.scope, context, 0, self._first_update)
+                self._waiting += 1
+            values = self.measured.values(self.scope)
+            results = [self.ranks.joined(values, rows, self.scope)]
+            self._check_loss(results[0][0])
+            if self._waiting and self._waiting == self.ranks.accumulate:
+                self._update(context)
+        for values, rows in results:
+            if self.ranks.leads:
+                self.measured.update(values, rows)
+            yield values
+
+    def _check_loss(self, values: Mapping[str, np.ndarray]) -> None:
         loss = self.measured.loss_of(values)
         if not np.isfinite(loss):
             why = self._why_not_finite(loss)
             raise NotFiniteError(why) if self.ranks.leads else RanksError(why, on_all=True)
-        if self.ranks.leads:
-            self.measured.update(values, rows)
-        if self._waiting and self._waiting == self.ranks.accumulate:
-            self._update(context)
-        self.batch += 1
-        return values
 
     def _update(self, context: OpContext) -> None:
         """Update parameters by the gradients that have been added up."""
@@ -356,13 +370,20 @@ class Trainer:
         end = self.net.last_forward_op + 1
         where = lambda: f"{self._position()}, evaluation"  # noqa: E731
         batches = batches_of(data, self.epoch)
-        for batch in self.ranks.parts(batches, where, lambda: ctrl_c.pressed, whole=True):
-            if batch is None:
+        for group in self.ranks.parts(batches, where, lambda: ctrl_c.pressed, whole=True):
+            if group is None:
                 raise _Interrupted
-            rows = feeder(batch, where, held_out=True)
-            self.net.run(self.scope, context, 0, end)
-            measured.update(measured.values(self.scope), rows)
-            minibatches += 1
+            if self.ranks.pipeline is not None:
+                fetch = measured.fetch
+                found = self.ranks.pipeline.run(group, self.scope, context, fetch, where)
+            else:
+                (batch,) = group
+                rows = feeder(batch, where, held_out=True)
+                self.net.run(self.scope, context, 0, end)
+                found = [(measured.values(self.scope), rows)]
+            for values, rows in found:
+                measured.update(values, rows)
+                minibatches += 1
         if not minibatches:
             raise OpscopeError("the held-out data hold no minibatch")
         if not self.ranks.leads:
@@ -509,7 +530,10 @@ class Trainer:
             variable = self.scope.find(var.name)
             if variable is not None and variable.inner is not None:
                 kept[var.kind] += variable.inner.nbytes
-        return kept[PARAMETER], kept[STATE], max(map(run_bytes, self.scope.frames()), default=0)
+        run = max(map(run_bytes, self.scope.frames()), default=0)
+        if self.ranks.pipeline is not None:
+            run += self.ranks.pipeline.run_bytes()
+        return kept[PARAMETER], kept[STATE], run
 
     def _take_over(self, checkpoint: Checkpoint, path: str) -> Collection[str]:
         """Go on from the checkpoint of another net; see `resuming.py`."""

@@ -20,6 +20,7 @@ from ...framework.base.scope import Scope, default_scope
 from ...framework.training.history import History
 from ..builder.calls import checked
 from ..ranks.agreement import Ranks, find_communicator
+from ..ranks.pipeline import ONE_F_ONE_B, SCHEDULES
 from .callbacks import Callbacks
 from .data import Data, check_data
 from .early_stop import EarlyStop
@@ -55,6 +56,7 @@ def train(
     sync_batch_norm: bool = False,
     zero: int = 0,
     accumulate: int = 1,
+    pipeline: str = ONE_F_ONE_B,
 ) -> History:
     """Train a net that holds its optimizer's operators.
 
@@ -109,6 +111,10 @@ def train(
             scope holds a rank's parts (`NAME@SHARD`) in place of whole values.
         accumulate: minibatches before each update: they train as one minibatch of all their rows.
             What is left at the end of an epoch also makes an update.
+        pipeline: of a net that says its stages (`NetBuilder.stage`), on several ranks: the order in
+            which a rank runs its stage for the `accumulate` minibatches of an update. "1f1b": one
+            forward, one backward; "gpipe": all forward, all backward; "off": every rank has all
+            stages.
 
     Returns:
         The history, with the rows of before a resume.
@@ -141,7 +147,10 @@ def train(
             f"train: checkpoint_batches={checkpoint_batches} is no multiple of"
             f" accumulate={accumulate}: a checkpoint is written between updates"
         )
-    ranks = Ranks(find_communicator(communicator, context), shard, zero, accumulate)
+    if pipeline not in SCHEDULES:
+        known = ", ".join(map(repr, SCHEDULES))
+        raise OpscopeError(f"train: pipeline is one of {known}, not {pipeline!r}")
+    ranks = Ranks(find_communicator(communicator, context), shard, zero, accumulate, pipeline)
     try:
         if not isinstance(hooks, Iterable) or not all(isinstance(hook, Hook) for hook in hooks):
             raise OpscopeError(f"train: hooks is a list of Hook objects, not {hooks!r}")

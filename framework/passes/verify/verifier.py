@@ -38,7 +38,7 @@ from ...ir.desc import (
 )
 from ...ir.infer import declared_spec, infer_specs, view_shape
 from ...ir.messages import as_op_list
-from ...ir.names import EMPTY
+from ...ir.names import EMPTY, stage_of_device
 from ...ir.nesting import check_inner_nets
 from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl
 from ...ir.operation import Operator
@@ -187,7 +187,7 @@ def _operators(net: NetCheck) -> None:
 def _decode(net: NetCheck, desc: OpNode, index: int, prefix: str = "") -> Operator | None:
     try:
         op = Operator(desc, index)
-        if desc.device:
+        if desc.device and stage_of_device(desc.device) is None:
             parse_place(desc.device)
     except OpscopeError as error:
         net.add(_KIND_OF.get(type(error), "attribute"), f"{prefix}{error}", index)
