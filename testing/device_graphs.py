@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,11 +20,12 @@ Work = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]
 launches: list[str] = []
 """Calls that start a kernel, or several, since the test emptied the list."""
 
-_arrays: dict[int, weakref.ref[Any]] = {}
-"""All arrays of the device."""
+_arrays: dict[int, tuple[weakref.ref[Any], int]] = {}
+"""All arrays of the devices, each with the thread that made it: ranks are threads, with a device
+each."""
 
 
-class Tape:
+class Tape(threading.local):
     """What the stream that records has been given, in order; nothing where none records."""
 
     def __init__(self) -> None:
@@ -67,14 +69,16 @@ def keep(array: Any) -> None:
     if tape.records and array.memory.base is None and not tape.pools:
         raise RuntimeError("memory from outside of the pool while a stream records")
     number = id(array)
-    _arrays[number] = weakref.ref(array, lambda _: _arrays.pop(number, None))
+    reference = weakref.ref(array, lambda _: _arrays.pop(number, None))
+    _arrays[number] = reference, threading.get_ident()
 
 
 def _memories() -> list[np.ndarray]:
-    """The memory of all arrays of the device, each once."""
+    """The memory of all arrays of this thread's device, each once."""
     found: dict[int, np.ndarray] = {}
-    for reference in list(_arrays.values()):
-        array = reference()
+    own = threading.get_ident()
+    for reference, thread in list(_arrays.values()):
+        array = reference() if thread == own else None
         memory = None if array is None else array.memory
         while memory is not None and isinstance(memory.base, np.ndarray):
             memory = memory.base

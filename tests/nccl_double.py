@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -44,16 +45,19 @@ class Library:
     def __init__(self):
         self.worlds = {}
         self.aborted = []
+        self._lock = threading.Lock()  # ranks are threads
         for name, number in TYPES.items():
             setattr(self, f"NCCL_{name.upper()}", number)
 
     def get_unique_id(self):
-        made = tuple(range(len(self.worlds), len(self.worlds) + 128))
-        self.worlds[made] = {}
-        return made
+        with self._lock:
+            made = tuple(range(len(self.worlds), len(self.worlds) + 128))
+            self.worlds[made] = {}
+            return made
 
     def NcclCommunicator(self, size, made, rank):  # noqa: N802  CuPy's name
-        world = self.worlds[made].setdefault("world", DryWorld(size))
+        with self._lock:
+            world = self.worlds[made].setdefault("world", DryWorld(size))
         return Ranks(self, world, rank)
 
 
@@ -87,6 +91,14 @@ class Ranks:
     def broadcast(self, send, receive, count, kind, root, stream):
         assert stream == 7 and send == receive
         self.inner.broadcast(self.at(send, count, kind), root)
+
+    def send(self, send, count, kind, peer, stream):
+        assert stream == 7 and peer == 1 - self.rank
+        self.inner.send(self.at(send, count, kind), peer)
+
+    def recv(self, receive, count, kind, peer, stream):
+        assert stream == 7 and peer == 1 - self.rank
+        self.inner.receive(self.at(receive, count, kind), peer)
 
     def abort(self):
         self.library.aborted.append(self.rank)

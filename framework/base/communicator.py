@@ -23,7 +23,6 @@ import numpy as np
 from .backend import to_host
 from .errors import OpscopeError, RanksError
 
-
 FAILED = " has ended the run: "
 """What the message of a rank has that failed by itself; see `Communicator.describe_failure`."""
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from ..base.errors import OpscopeError
 from ..base.files.atomic import write_atomically
 from ..base.machine.local_rank import first_number
 from ..base.options.settings import switch
@@ -27,6 +28,32 @@ def launched_ranks() -> int:
     """How many processes a launcher of MPI has started, this one among them; 1 without one."""
     count = first_number(_COUNTS)
     return 1 if count is None else count
+
+
+def restarted_since() -> float:
+    """When the run began that `opscope launch --restarts` has started again, in seconds since 1970;
+    0 where it has not.
+
+    Raises:
+        OpscopeError: the switch holds no such number.
+    """
+    return seconds_of("OPSCOPE_RESTARTED", "seconds since 1970, as `opscope launch` sets them")
+
+
+def seconds_of(name: str, what: str) -> float:
+    """A switch that holds seconds; 0 where it is empty.
+
+    Raises:
+        OpscopeError: it holds something else; `what` says what is wanted.
+    """
+    text = switch(name)
+    try:
+        seconds = float(text or 0)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise OpscopeError(f"{name}={text}: want {what}")
+    return seconds
 
 
 class RollCall:

@@ -36,8 +36,7 @@ from ..base.communicator import (
 )
 from ..base.errors import OpscopeError, RanksError
 from ..base.machine.processes import ends_with_parent, is_alive
-from ..base.options.settings import switch
-from .launched import RollCall
+from .launched import RollCall, seconds_of
 
 _SMALL = 1 << 14
 """Bytes up to which all ranks get the whole arrays of all and add them themselves: one step."""
@@ -571,14 +570,7 @@ def patience() -> float:
     Raises:
         OpscopeError: the switch holds no such number.
     """
-    text = switch("OPSCOPE_RANKS_WAIT")
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise OpscopeError(f"OPSCOPE_RANKS_WAIT={text}: want a number of seconds; 0: for ever")
-    return seconds
+    return seconds_of("OPSCOPE_RANKS_WAIT", "a number of seconds; 0: for ever")
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

@@ -175,7 +175,10 @@ class Stages:
             gradients = [primal_name(n) for n in reads if primal_name(n)]
             gradients = again or gradients or [primal_name(n) for n in writes]
             stages = {self.of_var[name] for name in gradients if name in self.of_var}
-            if not stages:
+            said = stage_of_device(op.device)
+            if said is not None:
+                stages = {said}
+            elif not stages:
                 if any(self._kinds.get(name) == STATE for name in writes):
                     continue  # sums of weights, which every stage has
                 stages = {max((self.of_var[n] for n in reads if n in self.of_var), default=0)}

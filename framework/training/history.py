@@ -35,6 +35,34 @@ class RankMemory:
         return self.parameters + self.states + self.run
 
 
+@dataclass(frozen=True)
+class PipelineRun:
+    """How ranks have run the stages of a net.
+
+    Attributes:
+        stages: how many there are. replicas: ranks with the same stage.
+        schedule: "1f1b" or "gpipe". minibatches: of an update.
+        bubble: the share of the time in which a stage waits for others while minibatches enter and
+            leave the pipeline, if all stages take equally long.
+        waited: the share in which each rank has waited, by rank.
+    """
+
+    stages: int
+    replicas: int
+    schedule: str
+    minibatches: int
+    bubble: float
+    waited: tuple[float, ...]
+
+    def __str__(self) -> str:
+        each = f", {self.replicas} ranks each" if self.replicas > 1 else ""
+        waited = ", ".join(f"{share:.0%}" for share in self.waited)
+        return (
+            f"pipeline of {self.stages} stages{each}, {self.schedule}, {self.minibatches}"
+            f" minibatches an update: bubble {self.bubble:.0%}, ranks waited {waited}"
+        )
+
+
 @dataclass(repr=False)
 class History:
     """The course of a training.
@@ -51,6 +79,7 @@ class History:
             rows, but nothing in `metrics`.
         resumed: what was taken over from the checkpoint of another net (`resume="weights"`).
         memory: what the training took on each rank, by rank.
+        pipeline: how ranks have run the stages of the net, where they had one each.
     """
 
     rows: list[dict[str, float]] = field(default_factory=list)
@@ -61,6 +90,7 @@ class History:
     resumed: Resumed | None = None
     rank: int = 0
     memory: list[RankMemory] = field(default_factory=list)
+    pipeline: PipelineRun | None = None
 
     def __repr__(self) -> str:
         numbers = {

@@ -13,6 +13,10 @@ from tempfile import TemporaryDirectory
 
 import click
 
+_WRONG_ARGUMENTS = 2
+"""The exit code of commands, and of scripts with argparse, that refuse their arguments: started
+again, they would do so again."""
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
@@ -46,7 +50,7 @@ import click
     default=0,
     metavar="N",
     help="Start all ranks again, up to N times, when one has failed: trainings resume from their"
-    " checkpoints.",
+    " checkpoints. Wrong arguments (exit code 2) end the run.",
 )
 @click.option("--share-gpus", is_flag=True, help="Let ranks take the GPUs in turn.")
 @click.argument("script")
@@ -102,7 +106,7 @@ def launch(
             environment["OPSCOPE_RESTARTED"] = repr(began)
             click.echo(f"opscope: restart {restart} of {restarts}", err=True)
         end = _run_once([*command, *program], ranks, environment, timeout)
-        if end.code == 0 or end.interrupted:
+        if end.code in (0, _WRONG_ARGUMENTS) or end.interrupted:
             break
         if end.why and restart < restarts:
             click.echo(f"opscope: {end.why}", err=True)

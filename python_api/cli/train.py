@@ -68,6 +68,12 @@ _INTERRUPTED = 130  # what shells give for a program that Ctrl-C ended
 @click.option(
     "--accumulate", type=click.IntRange(1), default=1, help="Minibatches before each update."
 )
+@click.option(
+    "--pipeline",
+    metavar="ORDER",
+    help="Of a net with stages, the order in which ranks run theirs: 1f1b (default) or gpipe; off:"
+    " every rank has all stages.",
+)
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def train(file: str, **options: Any) -> None:
     """Train the net in FILE and save the result.
@@ -103,6 +109,7 @@ def train(file: str, **options: Any) -> None:
         context=OpContext(seed=options["seed"]),
         zero=options["zero"],
         accumulate=options["accumulate"],
+        **({"pipeline": options["pipeline"]} if options["pipeline"] else {}),
     )
     if history.rank:  # under `opscope launch`: one rank writes and tells
         click.get_current_context().exit(_INTERRUPTED if history.interrupted else 0)

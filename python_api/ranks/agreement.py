@@ -37,6 +37,7 @@ from ...framework.passes.sync_batch_norm import SyncBatchNorm
 from ...framework.passes.zero import ShardTraining
 from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
+from ...framework.training.history import PipelineRun
 from .pipeline import OFF, ONE_F_ONE_B, Pipeline
 from .sharded import ShardedValues
 from .shards import Joining, Shards, pack, unpack
@@ -218,6 +219,17 @@ class Ranks:
         if self.alone:
             return [value]
         return [json.loads(one) for one in self.communicator.exchange(json.dumps(value).encode())]
+
+    def pipeline_run(self) -> PipelineRun | None:
+        """How the ranks have run the stages of the net; None where they had no stages."""
+        one = self.pipeline
+        if one is None:
+            return None
+        bubble = one.bubble(self.accumulate)
+        waited = tuple(self.of_all(one.waited))
+        return PipelineRun(
+            one.stages.count, one.replicas, one.schedule, self.accumulate, bubble, waited
+        )
 
     @property
     def all_evaluate(self) -> bool:

@@ -198,6 +198,9 @@ class Trainer:
         self.history.memory = [RankMemory(*one) for one in self.ranks.of_all(self._memory())]
         if self.ranks.leads:
             note_memory([vars(one) for one in self.history.memory])
+        self.history.pipeline = self.ranks.pipeline_run()
+        if progress and self.history.pipeline is not None:
+            print(self.history.pipeline, file=sys.stderr)
         self.ranks.join_values(self.scope)
         self._forget_own()
         if self.best and not self.history.interrupted:

@@ -15,8 +15,8 @@ from ...framework.base.context import Hook, OpContext
 from ...framework.base.dtypes import is_whole
 from ...framework.base.errors import OpscopeError
 from ...framework.base.files.atomic import PathLike
-from ...framework.base.options.settings import switch
 from ...framework.base.scope import Scope, default_scope
+from ...framework.parallel.launched import restarted_since
 from ...framework.training.history import History
 from ..builder.calls import checked
 from ..ranks.agreement import Ranks, find_communicator
@@ -136,10 +136,10 @@ def train(
             raise OpscopeError(f"train: {what} is True or False, not {flag!r}")
     if not is_whole(zero) or not 0 <= zero <= 3:
         raise OpscopeError(f"train: zero is 0, 1, 2 or 3, not {zero!r}")
-    since = 0.0
-    if resume is False and checkpoint is not None and (began := switch("OPSCOPE_RESTARTED")):
-        # A checkpoint of an earlier run, which this one would have replaced, is none of it.
-        resume, since = True, float(began)
+    # A checkpoint of an earlier run, which this one would have replaced, is none of it.
+    since = restarted_since() if resume is False and checkpoint is not None else 0.0
+    if since:
+        resume = True
     if not is_whole(accumulate) or accumulate < 1:
         raise OpscopeError(f"train: accumulate wants a number from 1 on, not {accumulate!r}")
     if checkpoint_batches and is_whole(checkpoint_batches) and checkpoint_batches % accumulate:

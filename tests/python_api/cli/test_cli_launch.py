@@ -338,6 +338,32 @@ def test_restarts_come_to_an_end(tmp_path):
     assert done.returncode == 3 and done.stderr.count("opscope: restart") == 2
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("work.py", "--rate", "many"), ("train", "net.pb", "--epochs", "none")],
+    ids=["a script", "a command"],
+)
+def test_wrong_arguments_are_not_tried_again(words, tmp_path):
+    (tmp_path / "work.py").write_text(
+        "import argparse\n"
+        "import opscope.framework.parallel.mpi as mpi\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--rate', type=float)\n"
+        "parser.parse_args()\n"
+    )
+    done = run(tmp_path, "-n", "2", "--restarts", "3", *words)
+    assert done.returncode == 2 and "restart" not in done.stderr
+    assert "many" in done.stderr or "none" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["now", "-1", "nan", "inf"])
+def test_a_restart_since_no_time_is_refused(text, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPSCOPE_RESTARTED", text)
+    with pytest.raises(OpscopeError, match=f"OPSCOPE_RESTARTED={text}: want seconds since 1970"):
+        train(digits, [arrays(6)], epochs=1, checkpoint=tmp_path / "run")
+    assert train(digits, [arrays(6)], epochs=1)[1].rows  # without a checkpoint nothing asks for it
+
+
 def test_timeouts_are_positive_numbers(started, monkeypatch):
     assert started("-n", "2", "--timeout", "0", "work.py")[0] == 2
     monkeypatch.setenv("OPSCOPE_RANKS_WAIT", "soon")
