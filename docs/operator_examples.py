@@ -177,6 +177,9 @@ ELSEWHERE: Final = {
         ),
         "[Less memory on each rank](../scale_out.md#less-memory-on-each-rank)",
     ),
+    **dict.fromkeys(
+        ("send", "receive"), "[A stage on each rank](../scale_out.md#a-stage-on-each-rank)"
+    ),
     "average_parameters": "[What a pass puts into the list](../scale_out.md#what-a-pass-puts-into-the-list)",
     "block_momentum": "[What a pass puts into the list](../scale_out.md#what-a-pass-puts-into-the-list)",
 }

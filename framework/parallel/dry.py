@@ -195,11 +195,11 @@ class DryWorld:
         with self._changed:
             waiting = self._sent[source, communicator.rank]
             while not waiting:
-                if source in self._ended:
-                    raise RanksError(_ended_before(communicator, source, self._ended[source]))
-                failed = [why for why in self._ended.values() if FAILED in why]
-                if failed:
-                    raise RanksError(_ended_before(communicator, source, failed[0]))
+                # Whichever rank has failed: the one that is waited for may wait for it as well.
+                ends = [why for why in self._ended.values() if FAILED in why]
+                ends += [self._ended[source]] if source in self._ended else []
+                if ends:
+                    raise RanksError(_ended_before(communicator, source, ends[0]))
                 self._changed.wait()
             return waiting.popleft()
 

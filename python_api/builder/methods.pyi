@@ -2413,6 +2413,15 @@ class BuilderMethods:
     ) -> Var:
         """x * y of 8-bit integers that stand for reals, as such integers: out = x_scale (x -
         x_zero) * y_scale (y - y_zero) / out_scale + out_zero, rounded, half to even, saturated."""
+    def receive(
+        self,
+        like: Sequence[Var | str],
+        *,
+        rank: int,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Variables that one other rank has sent by `send`: out, with the shapes, dtypes and
+        sequences of `like`. It waits until they are there."""
     def reciprocal(
         self,
         x: Var | str,
@@ -2698,6 +2707,15 @@ class BuilderMethods:
     ) -> Var:
         """Scaled exponential linear unit: out = 1.0507 * (x where x > 0, else 1.6733 * (exp(x) -
         1))."""
+    def send(
+        self,
+        x: Sequence[Var | str],
+        *,
+        rank: int,
+        name: str = "",
+    ) -> Var:
+        """Sends variables to one other rank, which takes them by `receive`, in the order in
+        which they were sent. It waits for nobody, and x may change as soon as it has run."""
     def sequence_concat(
         self,
         x: Sequence[Var | str],

@@ -206,7 +206,7 @@ def test_refusals():
     with pytest.raises(AttributeTypeError, match="stage is 1, 2 or 3"):
         ShardTraining(stage=0, ranks=2)
     summed = opscope.PlainNet(InsertAllReduce().apply(net().op_list))
-    with pytest.raises(GradientError, match="zero=1 places its own exchanges"):
+    with pytest.raises(GradientError, match="zero=1 gets its own exchanges"):
         on_ranks(2, lambda: summed, DATA, zero=1)
     check_equal(on_ranks(1, net, DATA, zero=3), train(net, DATA), 0)
 
