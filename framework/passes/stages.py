@@ -185,7 +185,7 @@ class Stages:
             if len(stages) > 1:
                 if set(writes) - set(reads) and not lookup(op.type).world:
                     raise self._several(index, stages)
-                continue  # sums over ranks: each stage forms those of its own gradients
+                continue  # sums over ranks: each stage adds up its own gradients
             (stage,) = stages
             self._of_op[index] = stage
             for name in writes:

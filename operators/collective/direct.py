@@ -9,12 +9,12 @@ from ..base.ranks import ranks_of
 from .ranks import EVERYWHERE
 
 _SOURCE = "MPI_Isend, MPI_Recv; Narayanan et al. 2019, PipeDream"
-_NO_GRADIENT = "the pass that cuts a net into stages places it behind the gradients"
+_NO_GRADIENT = "the pass that cuts a net into stages places it after gradients were built"
 
 send = operator(
     "send",
     doc="""Sends variables to one other rank, which takes them by `receive`, in the order in which
-they were sent. It waits for nobody, and x may change as soon as it has run.""",
+they were sent. It does not wait for that rank, and x may change as soon as it has run.""",
     inputs=[Slot("x", "any shapes", duplicable=True)],
     outputs=[Slot("ticket", "[], int64: it holds nothing")],
     attrs=[AttrSpec("rank", "int", "who gets them", minimum=0)],

@@ -2715,7 +2715,8 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Sends variables to one other rank, which takes them by `receive`, in the order in
-        which they were sent. It waits for nobody, and x may change as soon as it has run."""
+        which they were sent. It does not wait for that rank, and x may change as soon as it has
+        run."""
     def sequence_concat(
         self,
         x: Sequence[Var | str],

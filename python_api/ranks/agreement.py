@@ -318,8 +318,8 @@ class Ranks:
         *,
         whole: bool = False,
     ) -> Iterator[list[Mapping[Any, Any]] | None]:
-        """This rank's parts of the minibatches, those together that it runs before it hears of the
-        others: in a pipeline those of an update, else each; None where a rank wants to stop.
+        """This rank's parts of the minibatches, in the groups that it runs before it hears of the
+        others: in a pipeline all of an update, else single ones; None where a rank wants to stop.
 
         Args:
             where: names the step, for messages.

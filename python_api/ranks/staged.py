@@ -1,4 +1,4 @@
-"""Parameters and states of which each stage of a pipeline holds its own."""
+"""Parameters and states in a pipeline, where a stage holds its own ones alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...framework.runtime.initialize import Owner, persistent_vars
 
 
 class StagedValues:
-    """The values of one training in which a rank has those of its stage alone.
+    """The values of one training in which a rank holds the values of its stage alone.
 
     It is asked what `ShardedValues` is asked. What all stages compute for themselves, such as the
     number of updates, all of them hold, and the first one's counts.
