@@ -185,13 +185,17 @@ BOUNDED = {
         cntk/run/runtime.py: BoundNet.feed BoundNet.run CntkNet._make
         framework/base/python/bounded_cache.py: BoundedCache.get BoundedCache.values
         framework/base/untrusted/roots.py: Confinement.check Confinement.check_open
+        framework/parallel/dry.py: DryCommunicator.check
+        framework/parallel/groups.py: Group._take Group.check Group.close Group.fail
+            Group.receive Group.send
         framework/parallel/mpi.py: MpiCommunicator._start_from_device
             MpiCommunicator.start_all_reduce
         framework/parallel/nccl.py: NcclCommunicator.all_gather NcclCommunicator.broadcast
         framework/parallel/nccl.py: NcclCommunicator.share
             NcclCommunicator.check NcclCommunicator.close NcclCommunicator.exchange
             NcclCommunicator.fail NcclCommunicator.start_all_reduce
-            NcclCommunicator.start_reduce_scatter
+            NcclCommunicator.start_reduce_scatter NcclCommunicator.send
+            NcclCommunicator.receive NcclCommunicator._channel
         nnet3/cache/structure.py: _facts
         nnet3/components/base/component.py: Component.is_updatable
         nnet3/components/base/lowering.py: Recipe.key _chain backward_ops
