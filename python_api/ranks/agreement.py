@@ -166,6 +166,12 @@ class Ranks:
                 f"train: {what} gets its own exchanges, and the net holds some already: give the"
                 " net without them"
             )
+        if staged and not self._shard:
+            raise RanksError(
+                "train: shard=False gives each rank minibatches of its own, and the stages of a net"
+                f" want the same ones: leave it out, or say pipeline={OFF!r}",
+                on_all=True,
+            )
         if self._zero and not self.alone:
             if staged:
                 raise GradientError(
@@ -338,7 +344,7 @@ class Ranks:
                     yield None
             return
         cuts = self._shard and not whole
-        # Ranks with stages of one net read the same minibatches in any case.
+        # Stages of one net read the same minibatches, also of an evaluation.
         compares = cuts or self.pipeline is not None
         first = True
         while True:

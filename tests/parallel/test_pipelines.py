@@ -400,6 +400,8 @@ def finish_with_lbfgs():
 def test_refusals():
     with pytest.raises(GradientError, match="zero=2 shares out what the stages of a pipeline"):
         on_ranks(2, mlp, DATA, zero=2)
+    with pytest.raises(RanksError, match="shard=False gives each rank minibatches of its own"):
+        on_ranks(2, mlp, DATA, shard=False)
     with pytest.raises(OpscopeError, match="pipeline is one of '1f1b', 'gpipe', 'off', not 'x'"):
         train(mlp, DATA, pipeline="x")
     with pytest.raises(RanksError, match="the setting pipeline of rank 1 is `gpipe`"):
