@@ -189,7 +189,7 @@ class NcclCommunicator(Communicator):
         return kind or 0, self._stream.ptr
 
     def _request(self, stream: Any = None) -> Request:
-        """What waits for the work that a stream has been given so far, by default the stream of sums."""
+        """What waits for the work that a stream has so far, by default the stream of sums."""
         event = (stream or self._stream).record()
 
         def finish() -> None:
