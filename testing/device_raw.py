@@ -93,14 +93,18 @@ def lanes(count: int) -> Iterator[None]:
 
 
 class RawKernel:
-    """`cupy.RawKernel`, of texts that begin with the package's prelude."""
+    """`cupy.RawKernel`, of texts that begin with the package's prelude.
+
+    Attributes:
+        code: the CUDA. name: of the kernel in it. real: the dtype of its elements.
+    """
 
     def __init__(self, code: str, name: str) -> None:
         if cuda_text("names") not in code:
             raise ValueError(f"{name}: not a kernel of the package")
         texts.setdefault(name, set()).add(code)
-        self._name = name
-        self._real = "float32" if code.startswith("typedef float ") else "float64"
+        self.code, self.name = code, name
+        self.real = "float32" if code.startswith("typedef float ") else "float64"
         found = re.search(rf"^KERNEL {name}\(([^)]*)\)", code, re.MULTILINE)
         if found is None:
             raise ValueError(f"the text has no kernel {name}")
@@ -120,13 +124,13 @@ class RawKernel:
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], **rest: Any
     ) -> None:
         if len(args) != len(self._types):
-            raise TypeError(f"{self._name}: {len(args)} arguments for {len(self._types)}")
+            raise TypeError(f"{self.name}: {len(args)} arguments for {len(self._types)}")
         if not (len(grid) == len(block) == 1 and grid[0] > 0 and block[0] > 0) or rest:
-            raise ValueError(f"{self._name}: grid {grid}, block {block}, {rest}")
+            raise ValueError(f"{self.name}: grid {grid}, block {block}, {rest}")
         if _lanes[-1] not in self._runs:  # as CuPy, which compiles when a kernel is first called
             source = f"#define BLOCK {_lanes[-1]}\n{self._source}"
             self._runs[_lanes[-1]] = _compiled(source).function("run")
-        launches.append(self._name)
+        launches.append(self.name)
         held = [self._word(kind, arg) for kind, arg in zip(self._types, args, strict=True)]
         words = (ctypes.c_int64 * (len(args) + 1))(grid[0], *(word for word, _ in held))
         with _running:
@@ -137,19 +141,19 @@ class RawKernel:
         if type(arg) is ndarray:
             memory = memory_of(arg)
             if not kind.endswith("*") or not self._fits(kind, memory.dtype):
-                raise TypeError(f"{self._name}: an array of {memory.dtype} for {kind}")
+                raise TypeError(f"{self.name}: an array of {memory.dtype} for {kind}")
             if not memory.flags.c_contiguous:
-                raise ValueError(f"{self._name}: an array in pieces for {kind}")
+                raise ValueError(f"{self.name}: an array in pieces for {kind}")
             return memory.ctypes.data, memory
         if not isinstance(arg, np.generic):
-            raise TypeError(f"{self._name}: {type(arg)} for {kind}: its size depends on CuPy")
+            raise TypeError(f"{self.name}: {type(arg)} for {kind}: its size depends on CuPy")
         value = np.array(arg)
         return (int(arg) if kind.endswith("*") else value.ctypes.data), value
 
     def _fits(self, kind: str, dtype: np.dtype) -> bool:
         """Whether a C type of elements belongs to a dtype."""
         named = kind.removeprefix("const ").removesuffix("*").strip()
-        known = {"real": self._real, "float": "float32", "double": "float64", "uint8": "bool"}
+        known = {"real": self.real, "float": "float32", "double": "float64", "uint8": "bool"}
         return dtype.name in (named, known.get(named))
 
 

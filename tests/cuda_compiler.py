@@ -23,8 +23,8 @@ def nvrtc() -> ctypes.CDLL | None:
 
 
 @cache
-def ptx_of(source: str, architecture: int) -> str:
-    """The PTX of a text.
+def ptx_of(source: str, architecture: int, lines: bool = False) -> str:
+    """The PTX of a text, with `lines` also the places of instructions in it.
 
     Raises:
         ValueError: the compiler refuses it, with its words.
@@ -33,9 +33,10 @@ def ptx_of(source: str, architecture: int) -> str:
     assert library is not None
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
-    flags = (ctypes.c_char_p * 1)(f"--gpu-architecture=compute_{architecture}".encode())
+    given = [f"--gpu-architecture=compute_{architecture}", *(["-lineinfo"] if lines else [])]
+    flags = (ctypes.c_char_p * len(given))(*(flag.encode() for flag in given))
     try:
-        if library.nvrtcCompileProgram(program, 1, flags):
+        if library.nvrtcCompileProgram(program, len(given), flags):
             raise ValueError(_text(library, program, "ProgramLog"))
         return _text(library, program, "PTX")
     finally:

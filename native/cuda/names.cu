@@ -18,4 +18,11 @@ typedef unsigned long long uint64;
 #define SYNC __syncthreads()
 #define INFINITE __longlong_as_double(0x7ff0000000000000ll)
 #define FIRST_TO_MARK(flag) (atomicCAS((uint64 *)(flag), 0ull, 1ull) == 0ull)
-#define TICKET(counter) (__threadfence(), (int64)atomicAdd((uint64 *)(counter), 1ull))
+// The first fence publishes what the block has written, the second lets it see what others have:
+// without it its lanes could read what their cache held before.
+DEVICE int64 TICKET(int64 *counter) {
+  __threadfence();
+  const int64 ticket = (int64)atomicAdd((uint64 *)counter, 1ull);
+  __threadfence();
+  return ticket;
+}

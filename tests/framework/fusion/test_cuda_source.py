@@ -10,28 +10,11 @@ from pathlib import Path
 import pytest
 
 from cuda_compiler import nvrtc, ptx_of
-from opscope.framework.fusion.codegen import FULL, ONE, Loop
-from opscope.framework.fusion.cuda_source import gpu_source
-from opscope.framework.ir.registry import load_operators, operator_types
-from scalar_loops import loop_of
+from scalar_kernels import HEAD, kernel, loops_of
 
 HALVES = """\
 #include <cuda_fp16.h>
 typedef __half float16;
-"""
-HEAD = """\
-typedef float float32;
-typedef double float64;
-typedef int int32;
-typedef long long int64;
-"""
-KERNEL = """\
-extern "C" __global__ void {name}({parameters}, int64 size) {{
-  for (int64 i = blockIdx.x * blockDim.x + threadIdx.x; i < size; i += gridDim.x * blockDim.x) {{
-{elements}
-{operation}
-  }}
-}}
 """
 
 
@@ -40,30 +23,6 @@ def nvcc() -> str:
     folders = [os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
     places = [str(Path(folder) / "bin") for folder in folders if folder]
     return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(places)) or ""
-
-
-def kernel(loop: Loop, number: int) -> str:
-    """The loop as a CUDA function, with arrays as CuPy gives them to elementwise kernels."""
-    source = gpu_source(loop)
-    ins = [part.split() for part in source.in_params.split(", ") if part]
-    outs = [part.split() for part in source.out_params.split(", ")]
-    parameters = [f"const {dtype} *all_{name}" for dtype, name in ins]
-    parameters += [f"{dtype} *all_{name}" for dtype, name in outs]
-    elements = [f"    const {dtype} &{name} = all_{name}[i];" for dtype, name in ins]
-    elements += [f"    {dtype} &{name} = all_{name}[i];" for dtype, name in outs]
-    return KERNEL.format(
-        name=f"{source.name}_{number}",
-        parameters=", ".join(parameters),
-        elements="\n".join(elements),
-        operation="\n".join(f"    {line}" for line in source.operation.splitlines()),
-    )
-
-
-def loops_of(dtype: str) -> list[Loop]:
-    """A loop of every scalar expression, over whole arrays and over one number."""
-    load_operators()
-    loops = [loop_of(op_type, dtype, kind) for op_type in operator_types() for kind in (FULL, ONE)]
-    return [loop for loop in loops if loop is not None]
 
 
 @pytest.mark.skipif(
