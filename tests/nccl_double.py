@@ -104,6 +104,16 @@ class Ranks:
         self.library.aborted.append(self.rank)
 
 
+class Noted(threading.local):
+    """Crossings between host and device by the thread that makes them."""
+
+    def __init__(self):
+        self.own = []
+
+    def append(self, what):
+        self.own.append(what)
+
+
 @contextlib.contextmanager
 def instead_of_nccl(gpus=2):
     """Within it CuPy's stand-in has so many GPUs, and NCCL between them: gives the library."""

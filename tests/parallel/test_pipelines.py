@@ -10,7 +10,7 @@ import pytest
 
 import opscope
 from mpi_runs import run_ranks
-from nccl_double import instead_of_nccl
+from nccl_double import Noted, instead_of_nccl
 from opscope import Minibatches
 from opscope.framework.base.backend import GPUPlace
 from opscope.framework.base.errors import GradientError, OpscopeError, RanksError
@@ -22,6 +22,8 @@ from opscope.framework.parallel.nccl import NcclCommunicator
 from opscope.framework.passes.accumulate import AccumulateGradients
 from opscope.framework.passes.all_reduce import InsertAllReduce
 from opscope.framework.passes.stages import CutStages, Stages
+from opscope.framework.runtime.executor import Frame
+from opscope.testing import device_array, device_double
 from training_on_ranks import arrays, check_equal, on_ranks, train
 
 DATA = Minibatches(arrays(45), 5, seed=3)  # 9 minibatches, of which 4 make an update, and 1 is left
@@ -191,6 +193,11 @@ def test_ranks_with_the_same_stage_share_minibatches(kind, size, stages):
     more = {**FOUR, "metrics": ["right"]}
     wanted = train(build, data, **more)
     check_equal(on_ranks(size, build, data, **more), wanted, 1e-11)
+
+
+def test_synchronized_batch_normalization():
+    wanted = train(conv, DATA, **FOUR)
+    check_equal(on_ranks(4, conv, DATA, sync_batch_norm=True, **FOUR), wanted, 1e-11)
 
 
 def test_float32():
@@ -456,8 +463,17 @@ ON_GPUS = [("mlp", 2), ("conv", 4), ("transformer", 4), ("lstm", 4), ("lstm", 2)
 
 
 @pytest.mark.parametrize(("kind", "stages"), ON_GPUS)
-def test_four_ranks_with_a_gpu_each(kind, stages):
-    size = 4
+def test_four_ranks_with_a_gpu_each(kind, stages, monkeypatch):
+    """On the stand-ins of CuPy and NCCL: equal to one process, and nothing goes to the host."""
+    size, crossings, run = 4, Noted(), Frame.run
+    for module in (device_array, device_double):
+        monkeypatch.setattr(module, "crossings", crossings)
+
+    def counted(frame, context):
+        before = len(crossings.own)
+        run(frame, context)
+        steps.append(crossings.own[before:] if frame.train else [])
+
     build = partial(NETS[kind], stages, "float32")
     data = sentences("float32") if kind == "lstm" else SINGLE
 
@@ -467,7 +483,12 @@ def test_four_ranks_with_a_gpu_each(kind, stages):
 
     with instead_of_nccl(size):
         wanted = train(build, data, place=GPUPlace(0), **FOUR)[0]  # GPUs draw other numbers
+        monkeypatch.setattr(Frame, "run", counted)
+        steps = []
         found = DryWorld(size).run(work)
+    assert len(steps) > 4 * 9 and (
+        kind == "lstm" or not any(steps)
+    )  # offsets of sequences go there
     for one in found:
         for name, value in wanted.items():
             assert np.abs(one[name] - value).max(initial=0) < 1e-6, name

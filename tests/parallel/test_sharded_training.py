@@ -1,6 +1,5 @@
 """Ranks that share out optimizer states, gradients and parameters train as one process does."""
 
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 import opscope
 from mpi_runs import run_ranks
-from nccl_double import instead_of_nccl
+from nccl_double import Noted, instead_of_nccl
 from opscope import Minibatches
 from opscope.framework.base.backend import GPUPlace
 from opscope.framework.base.errors import (
@@ -247,16 +246,6 @@ def big():
     b.backward_from("loss")
     b.add_optimization(0.1, "momentum", clip_norm=1.0)
     return b
-
-
-class Noted(threading.local):
-    """Crossings between host and device by the thread that makes them."""
-
-    def __init__(self):
-        self.own = []
-
-    def append(self, what):
-        self.own.append(what)
 
 
 @pytest.mark.parametrize(("size", "stage"), [(2, 0), (2, 1), (2, 2), (2, 3), (4, 3)])
