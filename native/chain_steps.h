@@ -186,3 +186,10 @@ HALVES(bfloat16)
 #undef BACK
 #undef CALL
 #undef HALVES
+#undef EACH
+#undef ARGUMENTS
+#undef PASSED
+#undef NAME
+#undef SIZE
+#undef COUNT
+#undef RUN

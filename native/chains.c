@@ -295,13 +295,26 @@ static int next_row(frame *f) {
 typedef void wide_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
 #define RUN wide_run
 #include "chain_steps.h"
-#undef EACH
-#undef ARGUMENTS
-#undef PASSED
-#undef NAME
-#undef SIZE
-#undef COUNT
-#undef RUN
+
+#define EACH(D, g) D(0, g) D(1, g) D(2, g) D(3, g)
+#define ARGUMENTS vec_t a0, vec_t a1, vec_t a2, vec_t a3
+#define PASSED a0, a1, a2, a3
+#define NAME(name) name##_four
+#define SIZE four
+#define COUNT 4
+typedef void four_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
+#define RUN four_run
+#include "chain_steps.h"
+
+#define EACH(D, g) D(0, g) D(1, g)
+#define ARGUMENTS vec_t a0, vec_t a1
+#define PASSED a0, a1
+#define NAME(name) name##_two
+#define SIZE two
+#define COUNT 2
+typedef void two_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
+#define RUN two_run
+#include "chain_steps.h"
 
 #define EACH(D, g) D(0, g)
 #define ARGUMENTS vec_t a0
@@ -319,16 +332,16 @@ typedef void one_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
   D(load_bfloat16) D(store_float16) D(store_bfloat16)
 #define ALL_STEPS(D0, D1, D2, D3, D4) \
   OTHER_STEPS(D0) UNARY_STEPS(D1) BINARY_STEPS(D2) TERNARY_STEPS(D3) CHOICE_STEPS(D4)
-#define BOTH(name) {name##_wide, name##_one},
-#define BOTH1(name, k) BOTH(name##_##k)
-#define BOTH2(name, k, l) BOTH(name##_##k##l)
-#define BOTH3(name, k, l, m) BOTH(name##_##k##l##m)
-#define BOTH4(name, k, l, m, n) BOTH(choose_##name##_##k##l##m##n)
+#define ALL(name) {name##_wide, name##_four, name##_two, name##_one},
+#define ALL1(name, k) ALL(name##_##k)
+#define ALL2(name, k, l) ALL(name##_##k##l)
+#define ALL3(name, k, l, m) ALL(name##_##k##l##m)
+#define ALL4(name, k, l, m, n) ALL(choose_##name##_##k##l##m##n)
 #define TEXT1(name, k) TEXT(name##_##k)
 #define TEXT2(name, k, l) TEXT(name##_##k##l)
 #define TEXT3(name, k, l, m) TEXT(name##_##k##l##m)
 #define TEXT4(name, k, l, m, n) TEXT(choose_##name##_##k##l##m##n)
-static void *const operations[][2] = {ALL_STEPS(BOTH, BOTH1, BOTH2, BOTH3, BOTH4)};
+static void *const operations[][4] = {ALL_STEPS(ALL, ALL1, ALL2, ALL3, ALL4)};
 VISIBLE const char EXPORTED(chain_steps)[] = ALL_STEPS(TEXT, TEXT1, TEXT2, TEXT3, TEXT4);
 LENGTH(operations, operations)
 
@@ -345,50 +358,62 @@ EXPORT(chain_prepare)(struct chain_program *p) {
     p->head[i].address = (word)functions_of_numbers[p->head[i].function];
   for (word i = 0; i < p->step_count; i++) {
     ChainStep *s = p->steps + i;
-    s->wide = (word)operations[s->operation][0], s->one = (word)operations[s->operation][1];
+    void *const *of_sizes = operations[s->operation];
+    s->wide = (word)of_sizes[0], s->four = (word)of_sizes[1];
+    s->two = (word)of_sizes[2], s->one = (word)of_sizes[3];
     s->called = (word)functions[s->function];
   }
 }
+
+static const struct {
+  word count;  /* vectors */
+  void (*begin)(frame *f, word j);
+} sizes[] = {{WIDE, begin_wide}, {4, begin_four}, {2, begin_two}, {1, begin_one}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+enum { FEW = 3 };  /* blocks of a row that are one size rather than the largest ones */
 
 /* The rows of a frame. */
 static void run_rows(frame *f, char *stage, word n, int apart) {
   const struct chain_program *p = f->program;
   const ChainOperand *o = p->operands;
-  const word wide = WIDE * LANES, whole = n - n % wide, lanes = n - n % LANES;
   char *row[p->operand_count], *places[p->operand_count];
   read_columns(f);
-  /* The last block may compute some elements once more, where it reads what it has read before. */
-  const int only_wide = n == whole || (apart && n >= wide);
-  if (only_wide) {
-    f->last = n - wide, f->end = n;
-    begin_wide(f, 0);
+  for (int size = 0; size < SIZES; size++) {
+    const word block = sizes[size].count * LANES, even = n % block == 0;
+    /* The last block may compute some elements once more, where it reads what it has read before.
+       A row of an odd number of vectors is better off with blocks of several sizes. */
+    if (apart ? n < block : !even || (size && n > FEW * block)) continue;
+    f->last = n - block, f->end = n;
+    sizes[size].begin(f, 0);
     return;
   }
-  const int only_vectors = n == lanes || (apart && n >= LANES);
   const word rows = f->rows;
   for (word i = 0; i < rows; i++) {
-    f->rows = 1;
-    f->last = n - wide, f->end = whole;
-    if (n >= wide) begin_wide(f, 0);
-    f->rows = 1;
-    f->last = n - LANES, f->end = only_vectors ? n : lanes;
-    if (n - whole >= LANES) begin_one(f, whole);
-    if (!only_vectors) {
+    word done = 0;
+    for (int size = 0; size < SIZES; size++) {
+      const word block = sizes[size].count * LANES, end = n - (n - done) % block;
+      if (end == done) continue;
+      f->rows = 1;
+      f->last = end - block, f->end = end;
+      sizes[size].begin(f, done);
+      done = end;
+    }
+    if (done < n) {
       /* What is less than a vector is copied to one, whose other lanes hold ones. */
       memcpy(row, f->at, sizeof row);
       for (word k = 0; k < p->operand_count; k++) {
         char *to = stage + k * BYTES;
-        places[k] = row[k] + lanes * o[k].size;
+        places[k] = row[k] + done * o[k].size;
         if (!o[k].size) continue;
         *(vec_t *)to = splat(1);
-        memcpy(to, places[k], (n - lanes) * o[k].size);
+        memcpy(to, places[k], (n - done) * o[k].size);
         f->at[k] = to;
       }
       f->rows = 1;
       f->last = f->end = 0;
       begin_one(f, 0);
       for (word k = 0; k < p->operand_count; k++)
-        if (o[k].written) memcpy(places[k], f->at[k], (n - lanes) * o[k].size);
+        if (o[k].written) memcpy(places[k], f->at[k], (n - done) * o[k].size);
       memcpy(f->at, row, sizeof row);
     }
     f->rows = rows - i;

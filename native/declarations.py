@@ -80,10 +80,10 @@ RECORDS: dict[str, dict[str, str]] = {
         "address": "int64",
     },
     # A step of a chain: its operation; where its operands are in memory, and which numbers it
-    # reads; the function that it calls. C finds the functions for blocks of many vectors and of
-    # one, and that which is called.
+    # reads; the function that it calls. C finds the functions for blocks of eight vectors,
+    # four, two and one, and that which is called.
     "ChainStep": {
-        **{"wide": "int64", "one": "int64", "called": "int64"},
+        **dict.fromkeys(("wide", "four", "two", "one", "called"), "int64"),
         **{"x": "int32", "y": "int32", "z": "int32", "w": "int32"},
         **{"number_x": "int32", "number_y": "int32", "number_z": "int32", "number_w": "int32"},
         **{"operation": "int32", "function": "int32"},

@@ -140,6 +140,26 @@ def test_results_lie_over_what_is_read() -> None:
     np.testing.assert_array_equal([y, x], before)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_of_any_width(dtype: str) -> None:
+    """Blocks of 8, 4, 2 and 1 vectors and a part of one make up a row: of columns of a matrix, in
+    place or not, nothing beside them is written."""
+    operands = (Operand(FULL, dtype),) * 3
+    loop = Loop(dtype, operands, (parse("2 * (x0 - x1)"), parse("v0 * v0 + x1")), ((2, "v1"),))
+    rng = np.random.default_rng(0)
+    lanes = 64 // np.dtype(dtype).itemsize
+    for width in (*range(1, 21 * lanes, lanes), *range(lanes, 21 * lanes, lanes)):
+        x, y, z = rng.normal(size=(3, 3, width + 5)).astype(dtype)
+        wanted = y[:, :width] + (2 * (x[:, :width] - y[:, :width])) ** 2
+        for out in (z, y):
+            before = out[:, width:].copy()
+            columns = [(array[:, :width], width + 5) for array in (x, y, out)]
+            block = chains.argument(chains.program(loop), (3, width), columns)
+            team.run_together([chains.task(loop, block)])()
+            np.testing.assert_array_equal(out[:, :width], wanted, err_msg=str(width))
+            np.testing.assert_array_equal(out[:, width:], before, err_msg=str(width))
+
+
 @pytest.mark.parametrize("sign", "< > <= >= == !=".split())
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_choices_by_comparisons(dtype: str, sign: str) -> None:
