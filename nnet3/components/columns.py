@@ -15,6 +15,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...kaldi.files.kaldi_io import Reader
 from ...operators.base.blocks import divided
+from ...operators.base.fused import computed
 from .base.checks import check_divides
 from .base.component import Component, KeepsDim, Properties
 from .base.fields import FLOAT, INT, INTS, Field, Kind
@@ -363,15 +364,11 @@ elementwise_product = operator(
 
 @elementwise_product.kernel
 def elementwise_product_kernel(k: KernelArgs) -> Call:
-    xp = k.xp
     out = k["out"]
     blocks = k.attrs["blocks"]
     parts = k["x"].reshape(out.shape[0], blocks, out.shape[1])
-    if blocks == 1:
-        return partial(xp.copyto, out, parts[:, 0])
-    calls = [partial(xp.multiply, parts[:, 0], parts[:, 1], out)]
-    calls += [partial(xp.multiply, out, parts[:, i], out) for i in range(2, blocks)]
-    return in_order(*calls)
+    factors = {f"x{i}": parts[:, i] for i in range(blocks)}
+    return computed(k, factors, {"out": " * ".join(factors)}, {"out": out})
 
 
 @elementwise_product.backward("x")

@@ -82,6 +82,7 @@ class NnetComputer:
         self._count = len(roles)
         self._middle = roles.index(BACKWARD) if BACKWARD in roles else len(roles)
         self._has_model_derivative = MODEL_DERIVATIVE in self._net.metadata
+        self._inputs = [name for name, var in self._vars.items() if var.kind == INPUT]
         self._accepted: set[str] = set()
         self._ran_forward = self._ran_backward = False
         self._load(lambda name: name not in self._arrays.names())
@@ -266,6 +267,6 @@ class NnetComputer:
         return ", ".join(repr(n) for n in dict.fromkeys(names) if n and "/" not in n) or "nothing"
 
     def _demand(self, prefix: str) -> None:
-        for name, var in self._vars.items():
-            if var.kind == INPUT and name.startswith(prefix) and name not in self._accepted:
+        for name in self._inputs:
+            if name.startswith(prefix) and name not in self._accepted:
                 raise VariableError(f"'{name.removeprefix(prefix)}' was not given")
