@@ -153,6 +153,17 @@ class View(NamedTuple):
     col_begin: int = 0
     col_end: int = 0
 
+    def is_apart(self, other: View) -> bool:
+        """Whether no element is in both rectangles, of one base, whatever its size."""
+        rows = (self.row_begin, self.row_end), (other.row_begin, other.row_end)
+        columns = (self.col_begin, self.col_end), (other.col_begin, other.col_end)
+        return _are_apart(*rows) or _are_apart(*columns)
+
+
+def _are_apart(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    """Whether two ranges share no number; an end of -1 is the last of the base."""
+    return 0 <= a[1] <= b[0] or 0 <= b[1] <= a[0]
+
 
 class VarDecl:
     """The declaration of a variable of a net.

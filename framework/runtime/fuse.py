@@ -20,6 +20,7 @@ from ..fusion.codegen import FULL, MOST_ARRAYS, ONE, Loop, Operand
 from ..fusion.expression import Tree, replace_names
 from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
 from ..fusion.team import run_together
+from ..ir.op_list import View
 from ..ir.operation import Operator
 from .binding import BoundSteps, CannotFuseError
 from .loop_arrays import BoundLoop, argument_of, by_rows, in_memory_order, no_overlap
@@ -71,7 +72,7 @@ class _Group:
     def __init__(
         self,
         specs: Mapping[str, ArraySpec],
-        views: Mapping[str, str],
+        views: Mapping[str, View],
         live_out: set[str],
         device: str,
     ) -> None:
@@ -93,9 +94,8 @@ class _Group:
 
     def take(self, new: Pointwise) -> bool:
         """Make `new` part of the group if that is right."""
-        view = self._views.get
-        reads = {view(name, name) for name in new.reads}
-        writes = {view(name, name) for name in new.writes}
+        reads = {self._memory(name) for name in new.reads}
+        writes = {self._memory(name) for name in new.writes}
         outlives = writes <= self._live_out
         if self.loops and self._joins(new, reads, writes, outlives):
             self.loops[-1].append(new)
@@ -108,9 +108,9 @@ class _Group:
         self._last.add(reads, writes)
         self._all_outlive = self._all_outlive and outlives
         for name in (*new.reads, *new.writes):
-            self._names.setdefault(view(name, name), set()).add(name)
+            self._names.setdefault(self._memory(name), set()).add(name)
         self._partial.update(
-            view(name, name) for name, operand in new.reads.items() if operand.kind != FULL
+            self._memory(name) for name, operand in new.reads.items() if operand.kind != FULL
         )
         self._widths.update(new.widths(self._specs))
         return True
@@ -128,25 +128,36 @@ class _Group:
             return False
         if self._is_full(new):
             return False
-        view = self._views.get
         written = self._last.writes | writes
-        names: dict[str, str] = {}  # of the memory that `new` touches and the loop then writes
-        for name in (*new.reads, *new.writes):
-            root = view(name, name)
+        own = [*new.reads, *new.writes]
+        for name in own:
+            root = self._memory(name)
             if root in written:
-                used = self._names.get(root, set()) | {names.setdefault(root, name)}
+                used = self._names.get(root, set()).union(
+                    other for other in own if self._memory(other) == root
+                )
                 # A view at another offset: the loop would read elements that it has overwritten, or
                 # not yet written.
-                if used != {name}:
-                    return False  # another view of memory that the loop writes
+                if not all(other == name or self._is_apart(other, name) for other in used):
+                    return False
         # The same the other way round: an earlier member still reads it elsewhere.
         if not self._partial.isdisjoint(writes):
             return False
         for name, operand in new.reads.items():
             # A broadcast value is read for every row, at whatever place the loop has come to.
-            if operand.kind != FULL and view(name, name) in written:
+            if operand.kind != FULL and self._memory(name) in written:
                 return False
         return len(self._widths.union(new.widths(self._specs))) < 2
+
+    def _memory(self, name: str) -> str:
+        """The variable whose memory a variable is in: that of a view is its base's."""
+        view = self._views.get(name)
+        return name if view is None else view.base
+
+    def _is_apart(self, name: str, other: str) -> bool:
+        """Whether two variables in one memory share no element."""
+        a, b = self._views.get(name), self._views.get(other)
+        return a is not None and b is not None and a.is_apart(b)
 
     def _is_full(self, new: Pointwise) -> bool:
         """Whether the last loop would have too many arrays with `new`."""
@@ -184,7 +195,7 @@ def group_chains(
     operators: Sequence[Operator],
     specs: Mapping[str, ArraySpec],
     live_out: set[str],
-    views: Mapping[str, str],
+    views: Mapping[str, View],
     device: str = "cpu",
     libraries: Sequence[str] = (),
     train: bool = True,
@@ -193,7 +204,7 @@ def group_chains(
 
     Args:
         specs: shape and dtype of every variable. live_out: what must be in memory after the run.
-        views: view variable -> its base. device: "cpu" or "gpu".
+        views: of view variables, the rectangles that they are. device: "cpu" or "gpu".
         libraries: of kernels that may compute what follows them.
         train: whether the run is one of training.
     """
@@ -204,7 +215,8 @@ def group_chains(
     groups = _grouped(operators, specs, live_out, views, device, memo)
     # Tails come last: they take operators that would otherwise be loops of their own.
     epilogue_of = partial(_epilogue_of, specs)
-    return with_tails(groups, live_out, views, device, libraries, train, epilogue_of)
+    bases = {name: view.base for name, view in views.items()}
+    return with_tails(groups, live_out, bases, device, libraries, train, epilogue_of)
 
 
 def _with_epilogues(
@@ -238,7 +250,7 @@ def _grouped(
     operators: Sequence[Operator],
     specs: Mapping[str, ArraySpec],
     live_out: set[str],
-    views: Mapping[str, str],
+    views: Mapping[str, View],
     device: str,
     memo: _Memo,
 ) -> list[Chain]:

@@ -27,7 +27,7 @@ from ...fusion.codegen import COLUMN, ROW
 from ...fusion.pointwise import kind_of
 from ...ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ...ir.infer import declared_spec, infer_specs
-from ...ir.op_list import VarDecl
+from ...ir.op_list import VarDecl, View
 from ...ir.operation import Operator, results_of
 from ...ir.registry import REFERENCE, kernel_libraries
 from .layouts import channels_last, is_of_channels
@@ -45,9 +45,9 @@ _Infer = Callable[[Mapping[str, ArraySpec]], dict[str, ArraySpec]]
 
 
 Grouping = Callable[
-    [Sequence[Operator], Mapping[str, ArraySpec], set[str], Mapping[str, str]], list[Chain]
+    [Sequence[Operator], Mapping[str, ArraySpec], set[str], Mapping[str, View]], list[Chain]
 ]
-"""(operators, specs, live_out, view -> base) -> chains of operators that run as one step each."""
+"""(operators, specs, live_out, views) -> chains of operators that run as one step each."""
 
 
 @dataclass
@@ -387,7 +387,9 @@ def make_plan(
             return plan
     groups = [Chain([op]) for op in span.operators]
     if group is not None and options.fuse:
-        groups = group(span.operators, specs, span.live_out, span.views)
+        declarations = {name: declared[name] for name in span.views}
+        rectangles = {name: var.view for name, var in declarations.items() if var.view is not None}
+        groups = group(span.operators, specs, span.live_out, rectangles)
     steps = _steps(groups, span.live_out, span.views)
     plan = Plan(
         span.operators,

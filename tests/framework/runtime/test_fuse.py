@@ -202,7 +202,7 @@ def test_in_place_on_temporaries(monkeypatch: Any) -> None:
 def _viewed() -> PlainNet:
     net = PlainNet(OpList())
     net.add_var(make_var("m", (4, 10), "float32", STATE))
-    for name, first, last in (("left", 0, 6), ("right", 4, 10), ("end", 6, 10)):
+    for name, first, last in (("left", 0, 6), ("right", 4, 10), ("end", 6, 10), ("first", 0, 4)):
         view = View("m", 0, -1, first, last)
         net.add_var(make_var(name, (4, last - first), "float32", view=view))
     return net
@@ -218,6 +218,28 @@ def test_strided_views_are_operands(monkeypatch: Any) -> None:
     # `left` is written and `right` shares its memory
     assert steps(net, feed) == [["fz_tanh", "fz_add", "fz_tanh"], ["fz_tanh"]]
     both(net, feed, ["m"], monkeypatch)
+
+
+def test_columns_that_no_other_view_has_are_memory_of_their_own(monkeypatch: Any) -> None:
+    net = _viewed()
+    net.add_op("fz_tanh", {"x": ["left"]}, {"out": ["left"]})
+    net.add_op("fz_tanh", {"x": ["left"]}, {"out": ["t"]})
+    net.add_op("fz_tanh", {"x": ["end"]}, {"out": ["end"]})  # another width
+    net.add_op("fz_tanh", {"x": ["first"]}, {"out": ["first"]})
+    net.add_op("fz_add", {"x": ["first"], "y": ["end"]}, {"out": ["end"]})
+    net.add_op("fz_tanh", {"x": ["right"]}, {"out": ["right"]})
+    feed = {"m": normal(4, 10)}
+    assert [len(step) for step in steps(net, feed)] == [2, 3, 1]
+    both(net, feed, ["m", "t"], monkeypatch)
+
+
+def test_views_that_share_no_element() -> None:
+    left, right, end = View("m", 0, -1, 0, 6), View("m", 0, -1, 4, 10), View("m", 0, -1, 6, -1)
+    assert left.is_apart(end) and end.is_apart(left)
+    assert not left.is_apart(right) and not right.is_apart(end)
+    assert not left.is_apart(left) and not View("m", 0, -1, 0, -1).is_apart(end)
+    upper, lower = View("m", 0, 2, 0, -1), View("m", 2, 4, 0, -1)
+    assert upper.is_apart(lower) and not upper.is_apart(left)
 
 
 def test_a_view_that_is_written_keeps_its_memory(monkeypatch: Any) -> None:
