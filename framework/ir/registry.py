@@ -147,6 +147,8 @@ class OperatorDef:
             `k.accumulate` says so.
         column_views: for operators that only copy, the slots of an array and of its parts side by
             side along the attribute `axis`; these may be views of its columns instead.
+        reshapes: the first output has the elements of the first input in their order. Where nothing
+            writes to either of them afterwards, both are one memory.
         state_rule: for optimizers whose states are not of the parameter's shape; see
             passes/optimizer.py.
         takes_halves: devices on which its kernels and its gradient's kernels get float16 and
@@ -182,6 +184,7 @@ class OperatorDef:
     rows: RowsRule | None = None
     accumulates: bool = False
     column_views: tuple[str, str] | None = None
+    reshapes: bool = False
     state_rule: StateRule | None = None
     takes_halves: tuple[str, ...] = ()
     boundary: bool = False

@@ -47,6 +47,7 @@ def _reshaping(
         outputs=[Slot("out", out, not_in_gradient=True, inplace="x")],
         attrs=attrs,
         shape=rule,
+        reshapes=True,
         takes_halves=EVERYWHERE,
     )
 

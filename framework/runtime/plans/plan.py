@@ -474,11 +474,12 @@ def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]
 
 
 def _lay_out(plan: Plan, span: Range) -> None:
-    """Give every temporary a block of memory; blocks are reused once nothing reads their holder.
+    """Give every temporary a block of memory; blocks are reused once nothing reads their holders.
 
     Order of preference: the block of an input that dies here and that the slot may write over
-    (`inplace`), the free block whose size is nearest, a new block. Blocks grow to their largest
-    holder, as nothing is allocated before the whole list is laid out.
+    (`inplace`), or whose elements a reshape leaves as they are, the free block whose size is
+    nearest, a new block. Blocks grow to their largest holder, as nothing is allocated before the
+    whole list is laid out.
     """
     views = span.views
     outside = set(plan.externals) | plan.live_out
@@ -494,9 +495,12 @@ def _lay_out(plan: Plan, span: Range) -> None:
         views = views | {name: part.whole for name, part in plan.parts.items()}
     bases = set(views.values())
     last_use: dict[str, int] = {}
+    last_write: dict[str, int] = {}
     for index, step in enumerate(plan.steps):
         for name in (*step.reads, *step.writes):
             last_use[views.get(name, name)] = index
+        for op in step.operators:
+            last_write.update((views.get(name, name), index) for name in op.output_vars())
     free = _FreeBlocks()
     busy_until: dict[int, int] = {}  # block -> the last step that uses it
     ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
@@ -511,7 +515,9 @@ def _lay_out(plan: Plan, span: Range) -> None:
             # A part of a base must not write over an input: the other parts are not written yet.
             if plan.options.inplace and root not in buckets and (name == root or root not in bases):
                 fixed = bases | buckets.keys()
-                over = _overwritten(plan, step, root, index, last_use, outside, fixed)
+                over = _overwritten(plan, step, root, index, busy_until, outside | fixed)
+                if over is None and last_write[root] == index:
+                    over = _reshaped(plan, step, root, index, last_write, outside | fixed)
             if over is not None:
                 plan.overwrites.append((over, root))
                 block = plan.placement[over]
@@ -555,33 +561,60 @@ def _overwritten(
     step: PlanStep,
     name: str,
     index: int,
-    last_use: Mapping[str, int],
-    outside: set[str],
+    busy_until: Mapping[int, int],
     fixed: set[str],
 ) -> str | None:
-    """The input that `name` may write over, if there is one."""
+    """The input that `name` may write over, if there is one.
+
+    Args:
+        busy_until: block -> the last step that uses it. fixed: what nothing may be written over.
+    """
     for op in step.operators:
         for slot, names in op.outputs.items():
             sharing = op.entry.output_slots[slot].inplace
             if name not in names or not sharing or len(names) != 1:
                 continue
             for candidate in _shared_along(step, op.inputs.get(sharing, ())[:1]):
-                reads = step.reads.count(candidate)
+                block = plan.placement.get(candidate)
+                # Read twice, also by another name, it may be needed at another element after the
+                # first was overwritten.
+                reads = [plan.placement.get(read) for read in step.reads].count(block)
                 if (
-                    candidate in plan.placement
-                    and candidate not in outside
+                    block is not None
                     and candidate not in fixed
-                    # Read twice, it may be needed at another element after the first was
-                    # overwritten.
                     and reads == 1
-                    and last_use[candidate] == index
+                    and busy_until[block] == index
                     and plan.specs[candidate][1] == plan.specs[name][1]
                     and plan.nbytes(candidate) == plan.nbytes(name)
-                    and plan.placement[candidate] not in _blocks_written(plan, step, name)
+                    and block not in _blocks_written(plan, step, name)
                     and not (step.has_tail and candidate in step.operators[0].value_reads())
                     and (candidate in plan.channels_last) == (name in plan.channels_last)
                 ):
                     return candidate
+    return None
+
+
+def _reshaped(
+    plan: Plan,
+    step: PlanStep,
+    name: str,
+    index: int,
+    last_write: Mapping[str, int],
+    fixed: set[str],
+) -> str | None:
+    """The input whose elements `name` has in their order, if nothing writes to it any more."""
+    (op, *others) = step.operators
+    if others or not op.entry.reshapes:
+        return None
+    (source, *_) = op.input_vars()
+    if (
+        source in plan.placement
+        and source not in fixed
+        and last_write[source] < index
+        and plan.specs[source][1] == plan.specs[name][1]
+        and plan.channels_last.isdisjoint((source, name))
+    ):
+        return source
     return None
 
 
