@@ -734,6 +734,19 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         ),
     ),
     "images": (
+        # Matrices turned: out[i][j] = x[j][i], from some places of x to some of out.
+        Struct(
+            "turned",
+            count=COUNT,
+            rows=COUNT,  # of x
+            columns=COUNT,
+            x=reads("end(x_places):1 rows:down columns:1"),
+            x_places=reads("count", "int64"),
+            down=STEP,
+            out=writes("end(out_places):1 columns:across rows:1"),
+            out_places=reads("count", "int64"),
+            across=STEP,
+        ),
         # Images, of which copies may be made: their channels side by side, with zeros around.
         Struct(
             "image",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.kernel_args import Call
+from . import native
 from .arguments import bind, grid, is_host_array
 from .team import ParallelTask, block_task, copy_task, fill_task, library, with_task
 
@@ -59,7 +60,8 @@ def copy_call(xp: Any, source: Any, target: Any) -> Call:
     # Threads would read what others have written, and count no references.
     if xp is np and (target.dtype.hasobject or np.may_share_memory(target, source)):
         return call
-    return with_task(call, copy_task(target, source) or _runs_task(target, source))
+    task = copy_task(target, source) or _runs_task(target, source) or _turn_task(target, source)
+    return with_task(call, task)
 
 
 def _runs_task(target: Any, source: Any) -> ParallelTask | None:
@@ -90,6 +92,52 @@ def _runs_task(target: Any, source: Any) -> ParallelTask | None:
         rows = grid(lead, array.strides[:axis])
         fields |= {name: array, f"{name}_step": 1, f"{name}_rows": rows}
     return block_task(target.nbytes // 4, bind(library(), "opscope_copy", **fields))
+
+
+def _turn_task(target: Any, source: Any) -> ParallelTask | None:
+    """The task of a copy whose elements lie side by side along different axes of the two arrays, a
+    square of vectors at a time; None where the axes do not suit, or little is copied."""
+    if not all(is_host_array(array) for array in (target, source)) or target.nbytes < _LEAST:
+        return None
+    if target.dtype != source.dtype or target.shape != source.shape:
+        return None
+    if library() is None or native.typed("images", target.dtype) is None:
+        return None
+    size = target.itemsize
+    axes: list[tuple[int, int, int]] = []  # elements, and bytes to the next in target and source
+    for count, *steps in zip(target.shape, target.strides, source.strides, strict=True):
+        if count == 1:
+            continue
+        if axes and all(b == count * a for a, b in zip(steps, axes[-1][1:], strict=True)):
+            count *= axes.pop()[0]  # noqa: PLW2901 - the two are one axis
+        axes.append((count, *steps))
+    rows = [axis for axis in axes if axis[1] == size]
+    columns = [axis for axis in axes if axis[2] == size]
+    if len(rows) != 1 or len(columns) != 1 or rows == columns:
+        return None
+    (high, _, down), (wide, across, _) = rows[0], columns[0]
+    rest = [axis for axis in axes if axis not in (rows[0], columns[0])]
+    if min((step for axis in axes for step in axis[1:]), default=0) < size:
+        return None
+    if any(step % size for axis in axes for step in axis[1:]):
+        return None
+    lead = [count for count, *_ in rest]
+    places = [grid(lead, [axis[at] // size for axis in rest]) for at in (1, 2)]
+    block = native.bind(
+        "images",
+        target.dtype,
+        "turned",
+        count=target.size // (high * wide),
+        rows=high,
+        columns=wide,
+        x=source,
+        x_places=places[1],
+        down=down // size,
+        out=target,
+        out_places=places[0],
+        across=across // size,
+    )
+    return block_task(target.nbytes // 4, block)
 
 
 def fill_call(target: Any, value: float) -> Call:
