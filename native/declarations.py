@@ -1431,6 +1431,19 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             source_step=STEP,
             source_rows=reads("rows", "int64", optional=True),
         ),
+        # Rows of a table, by their numbers.
+        Struct(
+            "opscope_take",
+            count=COUNT,
+            ids=reads("count:ids_step", "int64"),
+            ids_step=STEP,
+            rows=COUNT,  # of the table
+            bytes=COUNT,  # of a row
+            source=reads("rows:source_step bytes:1", "bytes"),
+            source_step=STEP,  # in bytes
+            target=writes("count bytes", "bytes"),
+            bad=RESULT,  # whether an id is no row
+        ),
         # A product c = a b, which knows how its arrays lie; a row is copied to each of c before it.
         Struct(
             "gemm_part",

@@ -85,6 +85,25 @@ EXPORT(opscope_copy)(const struct opscope_copy *a, word t, word n) {
            a->source + (from ? from[i] : i) * a->source_step, a->bytes);
 }
 
+/* Rows lie anywhere in a large table: those of the next ids come from memory meanwhile. */
+EXPORT(opscope_take)(struct opscope_take *a, word t, word n) {
+  enum { NEXT = 8, NEAR = 4 };  /* ids ahead; cache lines of a row, after which the processor sees */
+  const word end = a->count * (t + 1) / n, rows = a->rows, bytes = a->bytes;
+  for (word i = a->count * t / n; i < end; i++) {
+    if (i + NEXT < end) {
+      const word next = a->ids[(i + NEXT) * a->ids_step];
+      if (next >= 0 && next < rows)
+        for (word at = 0; at < least(bytes, NEAR * LINE); at += LINE)
+          __builtin_prefetch(a->source + next * a->source_step + at);
+    }
+    const word id = a->ids[i * a->ids_step];
+    if (id >= 0 && id < rows)
+      memcpy(a->target + i * bytes, a->source + id * a->source_step, bytes);
+    else
+      __atomic_store_n(&a->bad, 1, __ATOMIC_RELAXED);
+  }
+}
+
 EXPORT(opscope_parts)(const struct opscope_parts *a, word t, word n) {
   for (word i = a->count * t / n; i < a->count * (t + 1) / n; i++) {
     const struct gemm_part *p = a->parts + i;

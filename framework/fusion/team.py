@@ -353,8 +353,12 @@ def copy_task(
     fields |= {"target_step": target.strides[0], "source_step": source.strides[0]}
     for name, rows in (("target_rows", target_rows), ("source_rows", source_rows)):
         fields[name] = None if rows is None else np.ascontiguousarray(rows, np.int64)
-    work = count * (_COPY_WORK + size // 4)
-    return block_task(work, bind(library(), "opscope_copy", **fields))
+    return block_task(copy_work(count, size), bind(library(), "opscope_copy", **fields))
+
+
+def copy_work(count: int, size: int) -> int:
+    """The work of copying so many rows of so many bytes."""
+    return count * (_COPY_WORK + size // 4)
 
 
 def fill_task(target: Any, value: float) -> ParallelTask | None:

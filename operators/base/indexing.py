@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...framework.base.errors import RunError
+from ...framework.fusion import team
+from ...framework.fusion.arguments import bind, is_host_array
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
+from .calls import is_whole
 from .row_adder import row_adder
 
 if TYPE_CHECKING:
@@ -95,6 +99,37 @@ def taker(k: KernelArgs, x: Any, ids: Any, axis: int, out: Any) -> Call:
     if k.xp is np:
         return partial(x.take, ids, axis, out, "clip")  # "raise" would go through a buffer
     return partial(x.take, ids, axis, out)
+
+
+def checked_rows(k: KernelArgs, slot: str, x: Any, out: Any) -> Call | None:
+    """A callable for out = the rows of x [N, ...] that the ids in an input count, which it checks;
+    None where the arrays do not suit the native library.
+
+    Raises:
+        RunError: when called; as `id_check`. Rows of other ids are there by then.
+    """
+    ids = k[slot]
+    if ids.ndim != 1 and ids.flags.c_contiguous:
+        ids = ids.reshape(-1)
+    if team.library() is None or ids.dtype != np.int64 or ids.ndim != 1 or not x.size:
+        return None
+    if not (is_whole(out) and is_host_array(x) and is_host_array(ids) and ids.flags.aligned):
+        return None
+    if not x[:1].flags.c_contiguous or x.dtype.hasobject:
+        return None
+    size = out.itemsize * (out.size // ids.size)
+    fields = {"count": ids.size, "ids": ids, "ids_step": ids.strides[0] // ids.itemsize}
+    fields |= {"rows": len(x), "bytes": size, "source": x, "source_step": x.strides[0]}
+    block = bind(team.library(), "opscope_take", **fields, target=out)
+    argument, complain = block.struct, id_check(k, slot, len(x))
+
+    def check() -> None:
+        if argument.bad:
+            argument.bad = 0  # before the error: the next run must not see it
+            complain()
+
+    task = team.block_task(team.copy_work(ids.size, size), block)
+    return team.run_together([replace(task, check=check)])
 
 
 def scatter_adder(k: KernelArgs, out: Any, ids: Any, values: Any) -> Call:

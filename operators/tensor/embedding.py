@@ -17,7 +17,7 @@ from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ..base.indexing import id_check, scatter_adder, taker
+from ..base.indexing import checked_rows, id_check, scatter_adder, taker
 from .shape import copier
 
 _ROWS = np.dtype("int64")
@@ -62,9 +62,12 @@ def embedding_kernel(k: KernelArgs) -> Call:
     ids = k["ids"]
     out = k["out"]
     padding = k.attrs["padding_idx"]
-    check = id_check(k, "ids", k.shape("w")[0])
     if not ids.size:
         return nothing
+    rows = checked_rows(k, "ids", k["w"], out) if padding < 0 else None
+    if rows is not None:
+        return rows
+    check = id_check(k, "ids", k.shape("w")[0])
     take = taker(k, k["w"], ids, 0, out)
 
     def run() -> None:

@@ -17,6 +17,7 @@ from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.calls import copying
 from ..base.indexing import (
     along_axis,
+    checked_rows,
     counted_from_front,
     id_check,
     open_mesh,
@@ -73,6 +74,9 @@ def gather_kernel(k: KernelArgs) -> Call:
     ids, count = _ids(k, x.shape[axis])
     if not ids.size:
         return nothing
+    rows = checked_rows(k, "ids", x, k["out"]) if not axis and count is None else None
+    if rows is not None:
+        return rows
     check = _check(k, ids, count, x.shape[axis])
     return in_order(check, taker(k, x, ids, axis, k["out"]))
 
