@@ -23,6 +23,8 @@ class TestEmbedding(OpTest):
             ids = np.array([[1, 2, 5], [0, 2, 2]], np.int32)
             yield Case({"ids": ids, "w": w}, {"sparse": sparse, "padding_idx": 2})
             yield Case({"ids": np.array(3), "w": w}, {"sparse": sparse})
+        many = rng.integers(0, 40, (5, 20))
+        yield Case({"ids": many, "w": rng.normal(size=(40, 33))})
 
     def reference(self, inputs, attrs):
         out = inputs["w"][inputs["ids"]]
@@ -40,6 +42,27 @@ class TestEmbedding(OpTest):
         case = Case({"ids": np.array([1, bad]), "w": np.zeros((6, 3))})
         with pytest.raises(RunError, match=rf"op .*embedding.*'ids' holds {bad}, want.*< 6"):
             self.output(case)
+
+
+@pytest.mark.parametrize("op_type, slot", [("embedding", "w"), ("gather", "x")])
+def test_ids_in_columns_and_a_run_after_a_bad_one(op_type, slot):
+    """A table of fewer columns than its memory has, ids that lie apart, and an id that is no row in
+    one of the runs."""
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(50, 9)).astype(np.float32)[:, 2:7]
+    ids = rng.integers(0, 50, (200, 3))
+    net, scope = PlainNet(), Scope()
+    net.add_op(op_type, {"ids": ["ids"], slot: ["table"]}, {"out": ["out"]})
+    for name, array in {"ids": ids[:, 1], "table": table}.items():
+        scope.var(name).bind(array)
+    for bad in (False, True, False):
+        ids[150, 1] = 50 if bad else 49
+        if bad:
+            with pytest.raises(RunError, match="'ids' holds 50, want 0 <= ids < 50"):
+                net.run(scope)
+        else:
+            net.run(scope)
+            np.testing.assert_array_equal(scope.get("out").numpy(), table[ids[:, 1]])
 
 
 class TestEmbeddingGrad(OpTest):
