@@ -159,16 +159,28 @@ async def together(address: str, signals: list[bytes], *, live: bool) -> dict[st
 
 
 def state_of(pid: int) -> dict[str, float]:
-    """What a process holds: MiB, threads, open files; and the seconds that it has computed."""
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    found = {name: float(value) for name, value in re.findall(r"(VmRSS|Threads):\s+(\d+)", text)}
-    ticks = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return {
-        "mib": found["VmRSS"] / 1024,
-        "threads": found["Threads"],
-        "files": len(os.listdir(f"/proc/{pid}/fd")),
-        "cpu": sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"),
-    }
+    """What a server holds with its processes: MiB (shared ones count once), threads, open files;
+    and the seconds that it has computed."""
+    told: dict[str, float] = dict.fromkeys(("mib", "threads", "files", "cpu"), 0.0)
+    for each in (pid, *_children(pid)):
+        place = pathlib.Path(f"/proc/{each}")
+        shared = re.search(r"^Pss:\s+(\d+)", (place / "smaps_rollup").read_text(), re.M)
+        threads = re.search(r"Threads:\s+(\d+)", (place / "status").read_text())
+        assert shared and threads
+        ticks = (place / "stat").read_text().rpartition(")")[2].split()[11:13]
+        told["mib"] += float(shared[1]) / 1024
+        told["threads"] += float(threads[1])
+        told["files"] += len(os.listdir(place / "fd"))
+        told["cpu"] += sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    return told
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(each)
+        for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+        for each in path.read_text().split()
+    ]
 
 
 async def vanish(address: str, data: bytes, kills: int, connects: int) -> None:

@@ -13,6 +13,8 @@ from ...framework.base.errors import OpscopeError
 from ..recognize.model import Model
 from ..recognize.speaker_model import SpkModel
 from .options import MOST_ALTERNATIVES, UPLOADS, ServerOptions, SessionOptions
+from .worker import Worker
+from .workers import Workers
 
 _EXTRA = {"aiohttp": "aiohttp", "grpc": "grpcio"}
 """Modules of the extra `serve`, and the packages that bring them."""
@@ -110,6 +112,11 @@ _EXTRA = {"aiohttp": "aiohttp", "grpc": "grpcio"}
     help="Streams whose chunks one run of the network computes, at most.",
 )
 @click.option(
+    "--processes",
+    type=click.IntRange(1, 1024),
+    help="Processes that compute; 1: threads of the server itself.  [default: one for each core]",
+)
+@click.option(
     "--origin",
     multiple=True,
     help="Pages of this address may also open streams, e.g. https://example.org.",
@@ -131,6 +138,7 @@ def serve(
     idle: float,
     grace: float,
     batch: int,
+    processes: int | None,
     origin: tuple[str, ...],
 ) -> None:
     """Recognize speech for clients over WebSocket and HTTP until SIGTERM or Ctrl-C.
@@ -165,8 +173,11 @@ def serve(
         batch=batch,
         origins=frozenset(origin),
     )
-    server = Server(Model(model), usable_cores(), options)
-    server.lanes.prepare()
+    cores = usable_cores()
+    processes = processes or cores
+    opened = Model(model)
+    worker = Worker(opened, options, cores if processes == 1 else 1)
+    server = Server(Workers(worker, processes), options, opened.path.name)
 
     def listening(addresses: Sequence[str]) -> None:
         click.echo(f"listening at {', '.join(addresses)}")

@@ -16,10 +16,10 @@ import grpc
 from grpc import aio
 
 from ...framework.base.errors import OpscopeError
-from .options import SessionOptions
 from .server import RefusedError, Server
-from .session import Reply, Session
+from .session import Reply
 from .stt_messages import LINEAR16_PCM, METHOD, SERVICE, Request, Response
+from .workers import Task
 
 _ENDING = 1.0  # seconds
 _PING = 30.0  # seconds from one ping to the next; who answers none is gone
@@ -93,35 +93,28 @@ class _Service:
         if spec.audio_encoding not in (0, LINEAR16_PCM):
             known = f"want LINEAR16_PCM ({LINEAR16_PCM})"
             await self._wrong(context, f"audio_encoding {spec.audio_encoding}: {known}")
-        session = self._session(spec)
-        reply = session.take(_config(spec))
-        if reply.is_error:
-            await self._wrong(context, json.loads(reply.text or "")["error"])
-        try:
+        partial = bool(spec.partial_results)
+        with self._server.workers.task("stream", partial_results=partial) as session:
+            reply = Reply(**await session.call("take", _config(spec)))
+            if reply.is_error:
+                await self._wrong(context, json.loads(reply.text or "")["error"])
             await self._answers(context, session, bool(spec.single_utterance))
-        finally:
-            session.drop()
 
-    def _session(self, spec: Any) -> Session:
-        known = self._server.options.session
-        options = SessionOptions(rate=known.rate, speakers=known.speakers, seconds=known.seconds)
-        return Session(self._server.model, options, partial_results=spec.partial_results)
-
-    async def _answers(self, context: Any, session: Session, single: bool) -> None:
+    async def _answers(self, context: Any, session: Task, single: bool) -> None:
         """Answer samples until the stream is over, or the server."""
         server = self._server
         while True:
             request = await self._next(context)
             if request is None or request is _EOF:
-                await self._send(context, await server.work(session.end))
+                await self._send(context, Reply(**await session.call("end")))
                 if request is None:
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is ending")
                 return
             if request.WhichOneof("streaming_request") == "config":
                 await self._wrong(context, "a config may only be the first message of a stream")
-            begin, heard = monotonic(), session.seconds
-            reply = await server.work(session.take, request.audio_content)
-            server.metrics.add("audio_seconds_total", "grpc", session.seconds - heard)
+            begin = monotonic()
+            reply = Reply(**await session.call("take", request.audio_content))
+            server.metrics.add("audio_seconds_total", "grpc", reply.seconds)
             if reply.is_error:
                 await self._wrong(context, json.loads(reply.text or "")["error"])
             if reply.text is None:

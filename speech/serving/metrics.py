@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -29,14 +28,9 @@ _KINDS = {
 
 
 class Metrics:
-    """Counts by name and label.
+    """Counts by name and label."""
 
-    Args:
-        read: values that are asked for when the text is written, by the names of metrics.
-    """
-
-    def __init__(self, read: dict[str, Callable[[], float]]) -> None:
-        self._read = read
+    def __init__(self) -> None:
         self._values: dict[str, dict[str, float]] = {name: {} for name in _KINDS}
 
     def add(self, name: str, label: str, value: float = 1) -> None:
@@ -44,13 +38,17 @@ class Metrics:
         values = self._values[name]
         values[label] = values.get(label, 0) + value
 
-    def text(self) -> str:
-        """All metrics in Prometheus' format."""
+    def text(self, others: dict[str, float]) -> str:
+        """All metrics in Prometheus' format.
+
+        Args:
+            others: values without a label, by the names of metrics.
+        """
         lines: list[str] = []
         for name, kind in _KINDS.items():
             lines += [f"# HELP opscope_{name} {kind.help}", f"# TYPE opscope_{name} {kind.type}"]
-            if name in self._read:
-                lines.append(f"opscope_{name} {self._read[name]():g}")
+            if name in others:
+                lines.append(f"opscope_{name} {others[name]:.10g}")
             for label, value in self._values[name].items():
                 lines.append(f'opscope_{name}{{{kind.label}="{label}"}} {value:.10g}')
         return "\n".join(lines) + "\n"

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -26,25 +26,16 @@ from typing import Any, TypeVar
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from ...framework.base.errors import OpscopeError
-from ...framework.base.python.bounded_cache import give_back
-from ..audio.read import audio_of
-from ..recognize.formats import FORMATS
-from ..recognize.model import Model
-from ..recognize.transcript import Listener, Spoken, Transcript
-from .lanes import Lanes
 from .metrics import Metrics
 from .options import MOST_ALTERNATIVES, ServerOptions
-from .session import Session
+from .session import Reply
+from .workers import Task, Workers
 
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 _HEARTBEAT = 30.0  # seconds from one ping to the next; who answers none is gone
 _CLOSING = 10.0  # seconds that the end of a stream is waited for
 _LINGERING = 1.0  # seconds for the rest of a request that is refused, and after the end
-_TRIMMED = 50
-"""Streams after whose end free memory is given back: else the C library keeps it for the threads of
-lanes, some MB a stream."""
-_PIECE = 0.5  # seconds of a recording that one piece of work takes
 _FORMS = {
     "json": "application/json",
     "srt": "application/x-subrip",
@@ -81,29 +72,23 @@ class Server:
     """Recognizes for many clients at once.
 
     Args:
-        model: that recognizes. cores: to compute on. options: limits.
+        workers: who recognize. options: limits. name: of the model.
 
     Attributes:
-        lanes: where it computes. metrics: what it counts. silent: connections that have not asked
-            for anything, and what will end them.
+        metrics: what it counts. silent: connections that have not asked for anything, and what
+            will end them.
     """
 
-    def __init__(self, model: Model, cores: int, options: ServerOptions | None = None) -> None:
-        self.model = model
-        self.options = options or ServerOptions()
-        self.lanes = Lanes(model.network, cores=cores, most=self.options.batch)
-        self._open = self._closed = 0
+    def __init__(self, workers: Workers, options: ServerOptions, name: str) -> None:
+        self.workers = workers
+        self.options = options
+        self.name = name
+        self._open = 0
         self._held = 0  # bytes of recordings
         self._end: asyncio.Future[None]
         self._empty = asyncio.Event()  # nothing is open, and the server ends
         self.silent: dict[Any, asyncio.TimerHandle] = {}
-        self.metrics = Metrics(
-            {
-                "work_waiting": lambda: self.lanes.waiting,
-                "network_runs_total": lambda: self.lanes.runs,
-                "network_chunks_total": lambda: self.lanes.chunks,
-            }
-        )
+        self.metrics = Metrics()
 
     def application(self) -> web.Application:
         """What answers requests."""
@@ -133,6 +118,7 @@ class Server:
         self._end = asyncio.get_running_loop().create_future()
         ended = asyncio.Event()
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.workers.running())
             listening = [
                 await stack.enter_async_context(each(self, host))
                 for each in (partial(_http, port=port), *protocols)
@@ -144,7 +130,6 @@ class Server:
             if self._open:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._empty.wait(), self.options.grace)
-        self.lanes.close()
 
     async def next_of(self, what: Coroutine[Any, Any, Result]) -> Result | None:
         """What comes next of a client; None: the server ends.
@@ -196,7 +181,8 @@ class Server:
         return web.json_response({"error": message}, status=status, headers=headers)
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
-        return web.Response(text=self.metrics.text(), content_type="text/plain")
+        text = self.metrics.text(await self.workers.counts())
+        return web.Response(text=text, content_type="text/plain")
 
     async def _page_or_stream(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Upgrade", "").lower() == "websocket":
@@ -223,15 +209,8 @@ class Server:
         finally:
             self._open -= 1
             self.metrics.add("streams", kind, -1)
-            self._closed += 1
-            if self._closed % _TRIMMED == 0 and not self._end.done():
-                self.lanes.submit(give_back)
             if self._end.done() and not self._open:
                 self._empty.set()
-
-    async def work(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """What a function returns, which runs in a lane."""
-        return await asyncio.wrap_future(self.lanes.submit(partial(function, *arguments)))
 
     # Streams
 
@@ -249,13 +228,8 @@ class Server:
                 compress=False,  # it would cost each stream the memory of a compressor
             )
             await socket.prepare(request)
-            stream = _Stream(self, socket)
-            try:
-                await stream.run()
-            finally:
-                # Requests and their tasks refer to each other: nothing large may wait for the
-                # collector of garbage with them.
-                stream.session.drop()
+            with self.workers.task("stream") as session:
+                await _Stream(self, socket, session).run()
             return socket
 
     # Recordings
@@ -271,14 +245,15 @@ class Server:
                     parts.append(part)
                     held += len(part)
                     self._hold(len(part))
-                transcript = await self._transcript(request, b"".join(parts), asked)
+                data = b"".join(parts)
+                parts.clear()
+                with self.workers.task("recording", **asked) as recording:
+                    text = await self._transcript(request, recording, data, form)
             except OpscopeError as error:
                 self.metrics.add("errors_total", "recording")
                 raise RefusedError(400, "recording", str(error)) from None
             finally:
                 self._held -= held
-        self.metrics.add("audio_seconds_total", "recording", transcript.duration)
-        text = FORMATS[form](transcript)
         return web.Response(text=text, content_type=_FORMS[form])
 
     def _hold(self, size: int) -> None:
@@ -311,34 +286,29 @@ class Server:
             raise RefusedError(408, "idle", "the recording does not come") from None
 
     async def _transcript(
-        self, request: web.Request, data: bytes, asked: dict[str, Any]
-    ) -> Transcript:
+        self, request: web.Request, recording: Task, data: bytes, form: str
+    ) -> str:
         """What is said in a recording, piece by piece, so that streams get their turns between."""
-        audio = await self.work(audio_of, data, "recording")
+        seconds = await recording.call("decode", data)
         most = self.options.session.seconds
-        if audio.duration > most:
-            message = f"{audio.duration:.1f} seconds of sound, where {most:g} are the most"
+        if seconds > most:
+            message = f"{seconds:.1f} seconds of sound, where {most:g} are the most"
             raise RefusedError(413, "seconds", message)
-        samples = audio.channel(-1, "recording")
-        make = partial(Listener, speakers=self.options.session.speakers, **asked)
-        listener = await self.work(make, self.model, audio.rate)
-        utterances: list[Spoken] = []
-        step = max(int(_PIECE * audio.rate), 1)
-        for begin in range(0, len(samples), step):
+        await recording.call("begin")
+        while await recording.call("advance"):
             if request.transport is None or request.transport.is_closing():
                 raise RefusedError(400, "gone", "the client has gone")
-            utterances += await self.work(listed, listener.accept, samples[begin : begin + step])
-        utterances += await self.work(listed, listener.finish)
-        return Transcript("recording", audio.duration, utterances)
+        self.metrics.add("audio_seconds_total", "recording", seconds)
+        return await recording.call("written", form)
 
 
 class _Stream:
     """A WebSocket and its session."""
 
-    def __init__(self, server: Server, socket: web.WebSocketResponse) -> None:
+    def __init__(self, server: Server, socket: web.WebSocketResponse, session: Task) -> None:
         self._server = server
         self._socket = socket
-        self.session = Session(server.model, server.options.session)
+        self._session = session
 
     async def run(self) -> None:
         """Answer messages until the stream is over, or the server."""
@@ -352,7 +322,7 @@ class _Stream:
                 )
                 return
             if message is None:
-                reply = await self._server.work(self.session.end)
+                reply = Reply(**await self._session.call("end"))
                 with suppress(ConnectionError):
                     await socket.send_str(reply.text or "")
                 await self._close(WSCloseCode.GOING_AWAY, "the server is ending")
@@ -364,16 +334,16 @@ class _Stream:
 
     async def _answer(self, data: str | bytes, idle: float) -> bool:
         """Answer a message; False: the stream is over."""
-        begin, heard = monotonic(), self.session.seconds
+        begin = monotonic()
         metrics = self._server.metrics
         try:
-            reply = await self._server.work(self.session.take, data)
+            reply = Reply(**await self._session.call("take", data))
         except Exception:
             _log.exception("a message could not be answered")
             metrics.add("errors_total", "stream")
             await self._close(WSCloseCode.INTERNAL_ERROR, "the message could not be answered")
             return False
-        metrics.add("audio_seconds_total", "stream", self.session.seconds - heard)
+        metrics.add("audio_seconds_total", "stream", reply.seconds)
         if reply.text is not None:
             if reply.is_error:
                 metrics.add("errors_total", "stream")
@@ -392,11 +362,6 @@ class _Stream:
     async def _close(self, code: WSCloseCode, reason: str) -> None:
         with suppress(ConnectionError):
             await self._socket.close(code=code, message=reason.encode()[:120])
-
-
-def listed(function: Callable[..., Iterator[Spoken]], *arguments: Any) -> list[Spoken]:
-    """The utterances that a function of a `Listener` gives."""
-    return list(function(*arguments))
 
 
 def _form(request: web.Request) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...framework.base.errors import OpscopeError
@@ -28,12 +28,14 @@ class Reply:
     Attributes:
         text: JSON; None: nothing is answered. is_last: the stream is over. reason: why, where its
             client did not end it. is_error: the text says what is wrong with the message.
+        seconds: of sound that the message had.
     """
 
     text: str | None
     is_last: bool = False
     reason: str = ""
     is_error: bool = False
+    seconds: float = 0.0
 
 
 class Session:
@@ -43,8 +45,6 @@ class Session:
         model: that recognizes. options: see `SessionOptions`.
         partial_results: whether samples are answered that end no utterance.
 
-    Attributes:
-        seconds: of sound that were taken.
     """
 
     def __init__(
@@ -60,27 +60,26 @@ class Session:
         self._phrases: list[str] = []
         self._recognizer: KaldiRecognizer | None = None
         self._rest = b""  # half a sample
-        self.seconds = 0.0
+        self._seconds = 0.0
 
     def take(self, message: str | bytes) -> Reply:
         """The answer to a message: JSON text, or 16-bit samples.
 
         What is wrong with a message is answered as `{"error": "..."}`, and changes nothing else.
         """
+        before = self._seconds
         try:
             if isinstance(message, str):
-                return self._take_text(message)
-            return self._take_samples(message)
+                reply = self._take_text(message)
+            else:
+                reply = self._take_samples(message)
         except OpscopeError as error:
-            return Reply(_error(str(error)), is_error=True)
+            reply = Reply(_error(str(error)), is_error=True)
+        return replace(reply, seconds=self._seconds - before)
 
     def end(self) -> Reply:
         """The final result."""
         return Reply(self._heard().FinalResult(), is_last=True)
-
-    def drop(self) -> None:
-        """Let go of the recognizer: no more messages come."""
-        self._recognizer = None
 
     # Inside
 
@@ -133,9 +132,9 @@ class Session:
         data = self._rest + data
         whole = len(data) // 2 * 2
         self._rest = data[whole:]
-        before = self.seconds
-        self.seconds += whole / 2 / self._rate
-        is_long = self.seconds > self._limit
+        before = self._seconds
+        self._seconds += whole / 2 / self._rate
+        is_long = self._seconds > self._limit
         if is_long:
             whole = 2 * int((self._limit - before) * self._rate)
         try:

@@ -13,13 +13,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-import numpy as np
-
 from ... import __version__
 from ...framework.base.errors import FormatError, OpscopeError
-from ..recognize.transcript import Listener, Spoken
-from .server import RefusedError, Server, listed, opened
+from .server import RefusedError, Server, opened
 from .session import check_rate
+from .workers import Task
 
 _NAME = "opscope"
 _LINE = 1 << 16  # bytes
@@ -147,25 +145,25 @@ class _Client:
                 f"sound of {start.data}: want 16-bit samples (width 2), a rate and channels"
             )
         check_rate(rate)
+        with self._server.workers.task("sound", rate=rate, channels=channels) as sound:
+            await sound.call("begin")
+            return await self._taken(sound, rate * channels)
+
+    async def _taken(self, sound: Task, samples: int) -> str:
+        """The words of sound that comes now, so many samples in a second."""
         server = self._server
         most = server.options.session.seconds
-        listener = await server.work(Listener, server.model, float(rate))
-        found: list[Spoken] = []
-        rest, seconds = b"", 0.0
+        total = 0.0
         while (event := await self._next()) is not None and event.type != "audio-stop":
             if event.type != "audio-chunk":
                 continue
-            data = rest + event.payload
-            whole = len(data) // (2 * channels) * 2 * channels
-            rest = data[whole:]
-            samples = np.frombuffer(data[:whole], "<i2").reshape(-1, channels)[:, 0]
-            seconds += len(samples) / rate
-            if seconds > most:
+            seconds = len(event.payload) / 2 / samples
+            total += seconds
+            if total > most:
                 raise RefusedError(413, "seconds", f"more than {most:g} seconds of sound")
-            server.metrics.add("audio_seconds_total", "wyoming", len(samples) / rate)
-            found += await server.work(listed, listener.accept, samples)
-        found += await server.work(listed, listener.finish)
-        return " ".join(each.text for each in found)
+            server.metrics.add("audio_seconds_total", "wyoming", seconds)
+            await sound.call("take", event.payload)
+        return await sound.call("finish")
 
     async def _next(self) -> _Event | None:
         most = self._server.options.message_bytes
@@ -183,7 +181,7 @@ def _positive(value: Any) -> TypeGuard[int]:
 def _info(server: Server) -> dict[str, Any]:
     """What the server does, in Wyoming's words."""
     about = {"attribution": {"name": _NAME, "url": ""}, "installed": True, "version": __version__}
-    name = server.model.path.name
+    name = server.name
     model = {"name": name, "description": name, "languages": [], **about}
     program = {"name": _NAME, "description": "Speech to text", "models": [model], **about}
     return {"asr": [program], "tts": [], "handle": [], "intent": [], "wake": []}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
@@ -290,6 +291,58 @@ def test_a_server_that_is_told_to_end(folder: Path) -> None:
     with served(folder) as (addresses, process):
         asyncio.run(run(addresses[0], process))
         assert process.wait(60) == 0
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    """The processes of a server that compute."""
+    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(each) for each in text.split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system has no /proc")
+def test_processes_that_end(folder: Path) -> None:
+    """Streams of one that is killed are closed, the others continue, another one takes its place;
+    the server takes all with it."""
+
+    async def run(address: str, process: subprocess.Popen[str]) -> list[int]:
+        first, second = children(process)
+        async with aiohttp.ClientSession(address) as client:
+            streams = [await client.ws_connect("/") for _ in range(2)]
+            for stream in streams:
+                await stream.send_str(CONFIG)
+                await stream.send_bytes(speech("ab").tobytes())
+                assert "partial" in await stream.receive_json()
+            os.kill(first, signal.SIGKILL)
+            await streams[0].send_bytes(bytes(3200))
+            closed = await streams[0].receive()
+            assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1011)
+            await streams[1].send_str('{"eof" : 1}')
+            assert (await streams[1].receive_json())["text"] == "ab"
+            assert await words(address) == "ab c ba"
+            assert (await counts(address))["opscope_network_runs_total"] > 0
+        while len(found := children(process)) < 2:
+            await asyncio.sleep(0.05)
+        assert second in found and first not in found
+        assert await asyncio.gather(*(words(address, each) for each in ("c", "ba"))) == ["c", "ba"]
+        process.kill()
+        return found
+
+    command = [sys.executable, "-P", "-m", "opscope", "serve", str(folder), "--port=0"]
+    command.append("--processes=2")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        found = asyncio.run(asyncio.wait_for(run(address, process), 60))
+    end = time.monotonic() + 30
+    while any(Path(f"/proc/{each}").exists() for each in found) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{each}").exists() for each in found)
+
+
+def test_a_server_without_other_processes(folder: Path) -> None:
+    with served(folder, "--processes=1") as (addresses, process):
+        assert asyncio.run(words(addresses[0])) == "ab c ba"
+        assert process.poll() is None and len(asyncio.run(counts(addresses[0]))) > 3
 
 
 def test_a_port_that_is_taken(folder: Path, address: str) -> None:

@@ -1,0 +1,264 @@
+"""The workers of a server: where its event loop has the tasks of clients done.
+
+A process of Python computes on little more than one core, so each core has a worker in a process of
+its own. All of them are forked from the server, with which they share the model. One that ends
+takes its streams with it; another one takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
+from typing import Any, Protocol
+
+from ...framework.base.errors import OpscopeError
+from .worker import ANSWER, REQUEST, Worker, fork
+
+_log = logging.getLogger(__name__)
+_AGAIN = 1.0  # seconds after the end of a process, until another one takes its place
+CAN_FORK = hasattr(os, "fork")
+
+
+class WorkerError(Exception):
+    """A worker has ended, or something in it failed that is no fault of the client."""
+
+
+class _Place(Protocol):
+    """Where a worker is: in this process, or in another one.
+
+    Attributes:
+        tasks: how many it has. alive: whether it can do anything.
+    """
+
+    tasks: int
+    alive: bool
+
+    def open(self, number: int, kind: str, settings: dict[str, Any]) -> None: ...
+
+    def call(self, number: int, method: str, *values: Any) -> asyncio.Future[Any]: ...
+
+    def drop(self, number: int) -> None: ...
+
+    def counts(self) -> asyncio.Future[dict[str, int]]: ...
+
+    def end(self) -> asyncio.Future[None]: ...
+
+
+class Task:
+    """What a worker does for a client."""
+
+    def __init__(self, place: _Place, number: int) -> None:
+        self._place = place
+        self._number = number
+
+    async def call(self, method: str, *values: Any) -> Any:
+        """Call a method of the task.
+
+        Args:
+            values: texts, numbers; the last one may be bytes.
+
+        Raises:
+            OpscopeError: as the method. WorkerError: see there.
+        """
+        return await self._place.call(self._number, method, *values)
+
+
+class Workers:
+    """Do tasks of clients; each goes to the worker with the fewest.
+
+    Args:
+        worker: whose copies they are. processes: how many; 1: it works in this process.
+    """
+
+    def __init__(self, worker: Worker, processes: int) -> None:
+        self._worker = worker
+        self._processes = processes if CAN_FORK else 1
+        self._places: list[_Place] = []
+        self._numbers = count()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Have the workers within this block."""
+        if self._processes == 1:
+            self._places.append(_Here(self._worker))
+        else:
+            self._places += [await _process(self._worker) for _ in range(self._processes)]
+        renewing = asyncio.ensure_future(self._renew())
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.gather(*(each.end() for each in self._places))
+
+    @contextmanager
+    def task(self, kind: str, **settings: Any) -> Iterator[Task]:
+        """A task of a kind of `TASKS` within this block.
+
+        Raises:
+            WorkerError: all processes have ended, and no other one has begun yet.
+        """
+        place = min(self._places, key=lambda each: (not each.alive, each.tasks))
+        if not place.alive:
+            raise WorkerError("no process of the server is there to work")
+        number = next(self._numbers)
+        place.open(number, kind, settings)
+        place.tasks += 1
+        try:
+            yield Task(place, number)
+        finally:
+            place.tasks -= 1
+            place.drop(number)
+
+    async def counts(self) -> dict[str, float]:
+        """Values of metrics, of all workers."""
+        total: Counter[str] = Counter()
+        alive = [each.counts() for each in self._places if each.alive]
+        for found in await asyncio.gather(*alive, return_exceptions=True):
+            if isinstance(found, dict):
+                total.update(found)
+        return dict(total)
+
+    async def _renew(self) -> None:
+        """Let another process take the place of one that has ended."""
+        while True:
+            await asyncio.sleep(_AGAIN)
+            for at, place in enumerate(self._places):
+                if not place.alive:
+                    self._places[at] = await _process(self._worker)
+
+
+class _Here:
+    """A worker in this process, whose lanes use all cores."""
+
+    alive = True
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.tasks = 0
+        self.open = worker.open
+        self.drop = worker.drop
+
+    def call(self, number: int, method: str, *values: Any) -> asyncio.Future[Any]:
+        return asyncio.wrap_future(self._worker.call(number, method, *values))
+
+    def counts(self) -> asyncio.Future[dict[str, int]]:
+        return _known(self._worker.counts())
+
+    def end(self) -> asyncio.Future[None]:
+        return _known(self._worker.close())
+
+
+def _known(value: Any) -> asyncio.Future[Any]:
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(value)
+    return future
+
+
+async def _process(worker: Worker) -> _Process:
+    """Fork a process with a worker."""
+    pid, channel = fork(worker)
+    _, process = await asyncio.get_running_loop().create_connection(
+        lambda: _Process(pid), sock=channel
+    )
+    return process
+
+
+class _Process(asyncio.Protocol):
+    """A worker in another process, by messages; see `fork`."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._calls = count()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._read = bytearray()
+        self._gone = asyncio.get_running_loop().create_future()
+        self._ending = False
+        self.tasks = 0
+        self.alive = True
+
+    def open(self, number: int, kind: str, settings: dict[str, Any]) -> None:
+        self._send(["open", False, number, kind, settings])
+
+    def drop(self, number: int) -> None:
+        self._send(["drop", False, number])
+
+    def call(self, number: int, method: str, *values: Any) -> asyncio.Future[Any]:
+        if values and isinstance(values[-1], bytes | bytearray):
+            return self._ask(["call", True, number, method, *values[:-1]], bytes(values[-1]))
+        return self._ask(["call", False, number, method, *values])
+
+    def counts(self) -> asyncio.Future[dict[str, int]]:
+        return self._ask(["counts", False])
+
+    def end(self) -> asyncio.Future[None]:
+        self._ending = True
+        if self.alive:
+            self._transport.abort()
+        return self._gone
+
+    # Inside
+
+    def _ask(self, request: list[Any], data: bytes = b"") -> asyncio.Future[Any]:
+        """Send a message that is answered."""
+        future = asyncio.get_running_loop().create_future()
+        if self.alive:
+            self._waiting[self._send(request, data)] = future
+        else:
+            future.set_exception(WorkerError("the process that worked on it has ended"))
+        return future
+
+    def _send(self, request: list[Any], data: bytes = b"") -> int:
+        """Send a message, and give its number."""
+        number = next(self._calls)
+        head = json.dumps([number, *request]).encode()
+        if self.alive:
+            self._transport.writelines((REQUEST.pack(len(head), len(data)), head, data))
+        return number
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        read = self._read
+        read += data
+        begin = 0
+        while len(read) >= begin + ANSWER.size:
+            (length,) = ANSWER.unpack_from(read, begin)
+            end = begin + ANSWER.size + length
+            if len(read) < end:
+                break
+            self._take(json.loads(read[begin + ANSWER.size : end]))
+            begin = end
+        del read[:begin]
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        future = self._waiting.pop(answer["call"])
+        if future.done():  # its client has gone
+            return
+        if "refused" in answer:
+            future.set_exception(OpscopeError(answer["refused"]))
+        elif "failed" in answer:
+            future.set_exception(WorkerError(answer["failed"]))
+        else:
+            future.set_result(answer["value"])
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.alive = False
+        if not self._ending:
+            _log.error("process %d of the server ended: its streams are lost", self._pid)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(WorkerError("the process that worked on it has ended"))
+        self._waiting.clear()
+        # It ends when it finds the socket closed, which is done after this call.
+        asyncio.get_running_loop().call_soon(self._reap)
+
+    def _reap(self) -> None:
+        os.waitpid(self._pid, 0)
+        self._gone.set_result(None)
