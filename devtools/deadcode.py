@@ -90,6 +90,11 @@ ALLOWED: dict[str, list[str]] = {
         "list_commands",
         "parse_args",
     ],
+    "asyncio calls these methods of a protocol": [
+        "connection_lost",
+        "connection_made",
+        "data_received",
+    ],
     "found by the type of an operator (bridges/onnx/cells.py)": ["_read_*"],
     "options of ONNX Runtime": ["intra_op_num_threads", "log_severity_level"],
     "the stand-in of CuPy has the names and arguments of CuPy": [

@@ -55,7 +55,7 @@ class SilenceWeights:
         self._ids = np.empty(0, np.int64)  # what weights follow from; -1 after the traceback
         self._weights = np.empty(0, np.float32)
 
-    def traceback(self, ids: np.ndarray, tokens: np.ndarray | None = None, begin: int = 0) -> None:
+    def traceback(self, ids: np.ndarray, tokens: np.ndarray | None = None) -> None:
         """Take the best path so far.
 
         Kaldi goes back along the path to the first frame whose arc leaves the same token as
@@ -63,10 +63,9 @@ class SilenceWeights:
         the token now. So it is here.
 
         Args:
-            ids: its transition-ids, one for each decoded frame, [frames decoded - begin].
+            ids: its transition-ids, one for each decoded frame, [frames decoded].
             tokens: for each, the token that its arc leaves, as a number that no other token of the
                 frame has; None: tokens are equal as long as the transition-ids before are.
-            begin: the frame of the first one; those before are as in the path before.
 
         Raises:
             OpscopeError: there is no such transition-id, there are fewer frames than before, or
@@ -77,11 +76,10 @@ class SilenceWeights:
             raise OpscopeError(
                 f"a traceback with transition-ids that are not among {len(self._silent) - 1}"
             )
-        old = self._path
-        end = begin + len(ids)
-        if not 0 <= begin <= len(old) or end < len(old):
-            raise OpscopeError(f"a traceback of frames {begin} to {end} after {len(old)} frames")
-        self._path = np.concatenate((old[:begin], ids))
+        old, end = self._path, len(ids)
+        if end < len(old):
+            raise OpscopeError(f"a traceback of {end} frames after {len(old)} frames")
+        self._path = ids
         if tokens is None:
             differ = np.flatnonzero(self._path[: len(old)] != old)
             kept = int(differ[0]) + 1 if differ.size else len(old)
@@ -92,7 +90,6 @@ class SilenceWeights:
                     f"{len(tokens)} tokens for {len(ids)} frames, after {len(self._tokens)} tokens"
                     f" for {len(old)}"
                 )
-            tokens = np.concatenate((self._tokens[:begin], tokens))
             equal = np.flatnonzero(tokens[: len(old)] == self._tokens)
             kept = int(equal[-1]) + 1 if equal.size else 0
             self._tokens = tokens

@@ -100,8 +100,8 @@ def trailing_silence(decoder: Decoder, phones: np.ndarray, silence: Iterable[int
     """
     silent = frozenset(silence)
     count = 0
-    for _, number, _ in decoder.trace_back():
-        if int(phones[number]) not in silent:
+    for phone in phones[decoder.traced().ids[::-1]].tolist():
+        if phone not in silent:
             break
         count += 1
     return count

@@ -152,8 +152,8 @@ class Recognizer:
         """The words of the best path so far."""
         if not self.frames_decoded:
             return ""
-        best = self._decoder.best_path(use_final=False)
-        return " ".join(self.model.words[label] for label in best.words.tolist())
+        labels = self._decoder.traced().words.tolist()
+        return " ".join(self.model.words[label] for label in labels)
 
     def reset(self) -> None:
         """Drop the utterance; the next samples belong to a new one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ivector.silence import SilenceWeights
-from ..search.decoder import Decoder
+from ..search.decoder import Decoder, Traced
 from .front_end import FrontEnd
 
 
@@ -21,7 +21,6 @@ class TracedSilence:
 
     def __init__(self, weights: SilenceWeights) -> None:
         self._weights = weights
-        self._known = np.empty(0, np.int64)  # tokens of the last traceback
 
     def weigh(self, front: FrontEnd, decoder: Decoder, first_frame: int = 0) -> None:
         """Change the weights of frames by the best path of now.
@@ -29,26 +28,13 @@ class TracedSilence:
         Args:
             first_frame: of features, at which the utterance begins.
         """
-        self._trace_back(decoder)
+        self._take(decoder.traced())
         front.weigh(self._weights, first_frame)
 
     def spoken(self, front: FrontEnd, decoder: Decoder, first_frame: int = 0) -> np.ndarray:
         """Frames of a decoder that is finalized, with speech on its best path; see `weigh`."""
-        self._trace_back(decoder, use_final=True)
+        self._take(decoder.traced(use_final=True))
         return self._weights.spoken(front.frames_ready, first_frame)
 
-    def _trace_back(self, decoder: Decoder, use_final: bool = False) -> None:
-        """Give the weights the best path, back to the token where it meets the one before."""
-        ids: list[int] = []
-        tokens: list[int] = []
-        begin = 0
-        known = self._known
-        for frame, number, token in decoder.trace_back(use_final):
-            if frame < len(known) and known[frame] == token:
-                begin = frame + 1
-                break
-            ids.append(number)
-            tokens.append(token)
-        path, fresh = np.array(ids[::-1], np.int64), np.array(tokens[::-1], np.int64)
-        self._weights.traceback(path, fresh, begin)
-        self._known = np.concatenate((known[:begin], fresh))
+    def _take(self, path: Traced) -> None:
+        self._weights.traceback(path.ids, path.tokens)

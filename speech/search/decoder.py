@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from ...native.constants import MANY_STATES, MANY_TOKENS, NEGATIVE_LOOP, NO_MEMO
 from ..fst.grammar_graph import GrammarGraph, SearchGraph
 from . import compiled
 from .array_tokens import ArrayTokens
-from .frames import Frame, Tokens
+from .frames import NO_ARCS, Frame, Tokens
 from .options import SearchOptions
 
 _WRONG = {
@@ -44,6 +44,44 @@ class BestPath:
     graph_cost: float
     acoustic_cost: float
     final: bool
+
+
+class Traced:
+    """A best path, which later ones continue.
+
+    Args:
+        arcs: of it, `TRACED`, from the first frame on.
+
+    Attributes:
+        ids: the transition-id of each frame, int32, [frames].
+        tokens: for each frame, the token that its arc leaves: a number that no other token of that
+            time has, and that stays the same during the utterance; int32, [frames].
+        words: output labels that are not epsilon, int32, [words].
+    """
+
+    def __init__(self, arcs: np.ndarray = NO_ARCS) -> None:
+        self._arcs = arcs
+        self._heard = np.flatnonzero(arcs["ilabel"])
+        self.ids = arcs["ilabel"][self._heard]
+        self.tokens = arcs["name"][self._heard]
+        self.words = arcs["olabel"][arcs["olabel"] != 0]
+
+    def continued(self, pieces: Iterable[np.ndarray]) -> Traced:
+        """The path that pieces of `TRACED`, from its end back, and the beginning of this one make:
+        up to a token that both leave in a frame, both are the same."""
+        new: list[np.ndarray] = []
+        begin = 0
+        for piece in pieces:
+            heard = np.flatnonzero(piece["ilabel"])
+            frames = piece["frame"][heard] - 1
+            known = np.flatnonzero(frames < len(self.tokens))
+            same = known[self.tokens[frames[known]] == piece["name"][heard[known]]]
+            if len(same):
+                begin = int(self._heard[frames[same[0]]])
+                new.append(piece[: heard[same[0]] + 1])
+                break
+            new.append(piece)
+        return Traced(np.concatenate([self._arcs[:begin], *(each[::-1] for each in new[::-1])]))
 
 
 class Decoder:
@@ -91,11 +129,16 @@ class Decoder:
             self._tokens = ArrayTokens(graph, *how)
         else:
             self._tokens = compiled.CompiledTokens(graph, *how)
+        self._changes = 0  # of the tokens
+        self._newest_at = -1
+        self._traced_at = -1, False
         self.reset()
 
     def reset(self) -> None:
         """Begin a new utterance; arcs that were composed so far are kept."""
         self.finalized = False
+        self._path = Traced()
+        self._changes += 1
         self._check(self._tokens.start())
 
     @property
@@ -142,16 +185,19 @@ class Decoder:
                 f" {loglikes[row, column]}"
             )
         scaled = np.ascontiguousarray(loglikes * np.float32(self.options.acoustic_scale))
+        self._changes += 1
         self._check(self._tokens.accept(scaled))
 
     def prune(self) -> None:
         """Drop what no path within the lattice beam needs now; `accept` does so now and then."""
         if not self.finalized:
+            self._changes += 1
             self._tokens.prune()
 
     def finalize(self) -> None:
         """End the utterance: costs of ending count, and all tokens outside of the lattice go."""
         if not self.finalized:
+            self._changes += 1
             self._tokens.finalize()
             self.finalized = True
 
@@ -166,11 +212,11 @@ class Decoder:
         """
         if self.finalized and not use_final:
             raise RunError("the utterance is over: its best path has the costs of ending")
-        costs, finals = self._tokens.newest()
+        costs, finals = self._newest()
         final = use_final and bool(np.isfinite(finals).any())
         ends = finals if final else np.zeros_like(finals)
         at = int(np.argmin(costs + ends))
-        path = np.concatenate(list(self._traced(at)))[::-1]
+        path = np.concatenate(list(self._pieces(at)))[::-1]
         words = path[path["olabel"] != 0]
         heard = path[path["ilabel"] != 0][::-1]
         # one cost after the other from the end on, as they were always added
@@ -185,34 +231,27 @@ class Decoder:
             final=final,
         )
 
-    def trace_back(self, use_final: bool = False) -> Iterator[tuple[int, int, int]]:
-        """The frames of the best path so far, from the newest one back.
+    def traced(self, use_final: bool = False) -> Traced:
+        """The best path so far, traced back to where it meets the one that was asked for before.
 
         Args:
             use_final: the costs of ending count, as in `best_path`.
 
-        Yields:
-            The frame, its transition-id, and the token that the arc leaves: a number that no other
-            token of that time has, and that stays the same during the utterance.
-
         Raises:
             RunError: a loop of epsilons is on the path.
         """
-        costs, finals = self._tokens.newest()
-        if use_final:
-            costs = costs + _ends(finals)
-        for piece in self._traced(int(np.argmin(costs))):
-            heard = piece[piece["ilabel"] != 0]
-            yield from zip(
-                (heard["frame"] - 1).tolist(),
-                heard["ilabel"].tolist(),
-                heard["name"].tolist(),
-                strict=True,
-            )
+        asked = self._changes, use_final
+        if self._traced_at != asked:
+            costs, finals = self._newest()
+            if use_final:
+                costs = costs + _ends(finals)
+            self._path = self._path.continued(self._pieces(int(np.argmin(costs))))
+            self._traced_at = asked
+        return self._path
 
     def final_relative_cost(self) -> float:
         """How much the best path that ends costs more than the best one; infinity: none ends."""
-        costs, finals = self._tokens.newest()
+        costs, finals = self._newest()
         ending = float((costs + finals).min(initial=np.inf))
         return ending - float(costs.min(initial=np.inf)) if np.isfinite(ending) else np.inf
 
@@ -223,12 +262,19 @@ class Decoder:
         """
         if self.finalized and not use_final:
             raise RunError("the utterance is over: its lattice has the costs of ending")
-        _, finals = self._tokens.newest()
+        _, finals = self._newest()
         return _ends(finals) if use_final else np.zeros_like(finals)
 
     # Inside
 
-    def _traced(self, token: int) -> Iterator[np.ndarray]:
+    def _newest(self) -> tuple[np.ndarray, np.ndarray]:
+        """`Tokens.newest`, which several ask for after each block."""
+        if self._newest_at != self._changes:
+            self._costs = self._tokens.newest()
+            self._newest_at = self._changes
+        return self._costs
+
+    def _pieces(self, token: int) -> Iterator[np.ndarray]:
         """The path to a newest token from its end back, `TRACED`, piece by piece."""
         frame = self.frames_decoded
         most = _PIECE

@@ -21,6 +21,8 @@ TRACED = DTYPES["Traced"]
 """A token of a path: its frame, the labels and costs of the arc to it, the token before it; this
 one's name if it is of the frame before, else -1; the offset of the acoustic cost."""
 
+NO_ARCS = np.empty(0, TRACED)
+
 
 @dataclass(eq=False)
 class Frame:

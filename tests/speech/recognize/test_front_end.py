@@ -82,7 +82,7 @@ def test_silence_weights():
     frames, changes = weights.changes(7)
     # The first is speech; the others, and what comes, silence as before.
     assert frames.tolist() == [0, 1, 6, 7] and changes.tolist() == [0.75, 0.75, 0.25, 0.25]
-    weights.traceback(np.array([4, 5]), begin=1)
+    weights.traceback(np.array([3, 4, 5]))
     # Speech goes on; but the second frame leaves the same token, and stays what it was.
     frames, changes = weights.changes(7)
     assert frames.tolist() == [4, 5, 6, 7] and changes.tolist() == [0.75] * 4
@@ -128,7 +128,7 @@ def test_what_is_no_traceback():
     with pytest.raises(OpscopeError, match="transition-ids that are not among 2"):
         weights.traceback(np.array([1, 3]))
     weights.traceback(np.array([1, 2]))
-    with pytest.raises(OpscopeError, match="frames 0 to 1 after 2 frames"):
+    with pytest.raises(OpscopeError, match="a traceback of 1 frames after 2 frames"):
         weights.traceback(np.array([1]))
     with pytest.raises(OpscopeError, match="3 tokens for 3 frames, after 0 tokens for 2"):
         weights.traceback(np.array([1, 2, 2]), np.arange(3))

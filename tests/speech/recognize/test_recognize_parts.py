@@ -68,12 +68,25 @@ def test_silence_at_the_end() -> None:
         EndpointOptions((1, 2, 1))
 
 
-def test_tokens_keep_their_names() -> None:
-    made = decoder("swsswws" * 10)
-    before = list(made.trace_back())
-    made.accept(np.zeros((1, 2), np.float32))
-    assert list(made.trace_back())[1:] == before
-    assert [number for _, number, _ in before[:7]] == [1, 2, 2, 1, 1, 2, 1]
+def test_a_path_that_continues() -> None:
+    """It is the one that a decoder traces that was never asked before; tokens keep their names."""
+    made, frames = decoder(""), "swsswws" * 30
+    before = made.traced()
+    assert made.traced() is before and not len(before.ids) and not len(before.words)
+    for begin in range(0, len(frames), 70):
+        for frame in frames[begin : begin + 70]:
+            row = [0.0, -9.0] if frame == "s" else [-9.0, 0.0]
+            made.accept(np.array([row], np.float32))
+        path, whole = made.traced(), decoder(frames[: begin + 70]).traced()
+        for name in ("ids", "tokens", "words"):
+            assert np.array_equal(getattr(path, name), getattr(whole, name))
+        assert np.array_equal(path.tokens[: len(before.tokens)], before.tokens)
+        assert np.array_equal(path.ids, made.best_path(use_final=False).transition_ids)
+        assert made.traced() is path
+        before = path
+    assert before.ids[-7:].tolist() == [1, 2, 1, 1, 2, 2, 1]
+    made.reset()
+    assert not len(made.traced().ids)
 
 
 def test_a_model_conf(tmp_path, caplog) -> None:
