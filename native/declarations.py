@@ -1014,6 +1014,49 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             out=writes("turns 312", "uint64"),
         ),
     ),
+    "ivectors": (
+        Struct(
+            "conjugate_gradients",
+            dim=COUNT,
+            iterations=COUNT,
+            matrix=reads("dim dim", "float64"),
+            vector=reads("dim", "float64"),
+            solution=updates("dim", "float64"),
+            memory=writes("4 dim", "float64"),
+            recomputed=REAL,  # how far the squared residual moves before it is computed anew
+            tiny=REAL,
+            solved=RESULT,
+        ),
+        # Frames with their weights, added to the terms of an iVector.
+        Struct(
+            "ivector_frames",
+            frames=COUNT,
+            dim=COUNT,
+            gaussians=SOME,
+            ivector=SOME,
+            most=SOME,  # Gaussians of a frame
+            least=REAL,  # of a posterior
+            scale=REAL,  # of posteriors
+            normalized=reads("frames dim", "float32"),
+            used=reads("frames dim", "float32"),
+            weights=reads("frames", "float32"),
+            constants=reads("gaussians", "float32"),
+            means=reads("dim gaussians", "float64"),  # times inverse variances
+            inverses=reads("dim gaussians", "float64"),
+            projections=reads("gaussians dim*ivector", "float64"),
+            precisions=reads("gaussians dim*(dim+1)//2", "float64"),
+            # What is derived of them, and of which Gaussians it is there.
+            linears=updates("gaussians dim*ivector", "float64"),
+            quadratics=updates("gaussians ivector*(ivector+1)//2", "float64"),
+            derived=updates("gaussians", "uint8"),
+            linear=updates("ivector", "float64"),
+            quadratic=updates("ivector*(ivector+1)//2", "float64"),
+            numbers=writes("2*gaussians", "int64"),
+            memory=writes("3*gaussians+2*most+dim+ivector+rows*frames", "float64"),
+            rows=COUNT,  # of Gaussians of all frames, at most
+            sums=writes("2", "float64"),  # of weights of Gaussians, and the log-likelihood
+        ),
+    ),
     "minimization": (
         Struct(
             "minimized",

@@ -44,6 +44,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "integer_convolution": ("",),
     "integer_gemm": ("",),
     "integers": ("",),
+    "ivectors": ("",),
     "local_epsilons": ("",),
     "mersenne": ("",),
     "minimization": ("",),
@@ -65,7 +66,7 @@ ALONE = ("glibc", "team")
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
 EXACT = (
-    *("chains", "determinization", "integers", "local_epsilons", "minimization"),
+    *("chains", "determinization", "integers", "ivectors", "local_epsilons", "minimization"),
     "transducers",
 )
 """Files whose every operation rounds: none makes a product and a sum one operation."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.fusion import native
+from ...framework.fusion.arguments import bind
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.files.packed import dim_of, read_packed, unpacked, write_packed
 from .extractor import IvectorExtractor
@@ -71,7 +73,10 @@ class IvectorStats:
         for gaussian, row, total in rows:
             self.linear += row
             self.quadratic += total * extractor.quadratic(gaussian)
-        added = float(totals.sum())
+        self.count_more(float(totals.sum()))
+
+    def count_more(self, added: float) -> None:
+        """Count frames whose terms were added, by their weights; the prior grows with them."""
         self._scale_prior(self._prior_scale(self.count), self._prior_scale(self.count + added))
         self.count += added
 
@@ -174,12 +179,39 @@ def conjugate_gradients(
     Args:
         matrix: positive definite, float64, [dim, dim].
     """
+    dim = len(vector)
+    steps = min(iterations, dim + 5) if iterations >= 0 else dim + 5
+    library = native.load("ivectors")
+    if library is None:
+        solution = stepped(matrix, vector, start, steps)
+    else:
+        solution = start.copy()
+        block = bind(
+            library,
+            "conjugate_gradients",
+            dim=dim,
+            iterations=steps,
+            matrix=matrix,
+            vector=vector,
+            solution=solution,
+            memory=np.empty((4, dim)),
+            recomputed=_RECOMPUTED,
+            tiny=_TINY,
+        )
+        block.run()
+        solution = solution if block.struct.solved else None
+    return exactly(matrix, vector, start) if solution is None else solution
+
+
+def stepped(
+    matrix: np.ndarray, vector: np.ndarray, start: np.ndarray, iterations: int
+) -> np.ndarray | None:
+    """What `conjugate_gradients` does in C; None: the residual has grown."""
     solution = start.copy()
     direction = vector - applied(matrix, solution)
     residual = -direction
     norm = first = checked = dot(residual, residual)
-    dim = len(vector)
-    for _ in range(min(iterations, dim + 5) if iterations >= 0 else dim + 5):
+    for _ in range(iterations):
         moved = applied(matrix, direction)
         curvature = dot(direction, moved)
         if curvature == 0.0:  # there is nothing left to gain
@@ -197,11 +229,11 @@ def conjugate_gradients(
         direction -= residual
         norm = after
     if norm > first and norm > first + 1e-10 * dot(vector, vector):
-        return _exactly(matrix, vector, start)
+        return None
     return solution
 
 
-def _exactly(matrix: np.ndarray, vector: np.ndarray, start: np.ndarray) -> np.ndarray:
+def exactly(matrix: np.ndarray, vector: np.ndarray, start: np.ndarray) -> np.ndarray:
     """A solution by eigenvalues, which small ones are floored of; `start` if that is no better."""
     values, vectors = np.linalg.eigh(matrix)
     floored = np.maximum(values, max(float(values.max()) / _CONDITION, _TINY))

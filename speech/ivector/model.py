@@ -13,12 +13,14 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
 from ...framework.base.options.option_fields import option
+from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.opener import path_text
 from ...kaldi.files.kaldi_io import Reader
 from ...nnet3.language.nodes import warn
 from ..features.cmvn import OnlineCmvnOptions, checked_stats
 from ..features.options import config_lines, read_config
 from ..features.transforms import SpliceOptions
+from .compiled import CompiledFrames
 from .extractor import IvectorExtractor
 from .gmm import DiagGmm
 
@@ -149,6 +151,11 @@ class IvectorModel:
     def dim(self) -> int:
         """Elements of an iVector."""
         return self.extractor.dim
+
+    @cached_property
+    def compiled(self) -> CompiledFrames:
+        """What counts frames in C."""
+        return CompiledFrames(self.gaussians, self.extractor)
 
     @classmethod
     def read(cls, files: IvectorFiles, options: IvectorOptions | None = None) -> IvectorModel:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.fusion import native
 from ...framework.fusion.small_products import on_one_blas_thread
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ..features.cmvn import OnlineCmvn, OnlineCmvnState
@@ -238,12 +239,18 @@ class OnlineIvector:
         frames = np.array([frame for frame, _ in due])
         weights = np.array([weight for _, weight in due], np.float32)
         normalized = self._normalized_frames(frames)
+        used = normalized if options.online_cmvn_iextractor else self._plain_frames(frames)
+        library = native.load("ivectors")
+        if library is not None:
+            how = options.num_gselect, options.min_post, options.posterior_scale
+            heard = normalized, used, weights
+            self._log_likelihood += self.model.compiled.add(library, self.stats, heard, *how)
+            return
         likes = self.model.gaussians.log_likelihoods(normalized)
         least = np.minimum(np.float32(options.min_post) / np.abs(weights), _MOST_POST)
         gaussians, shares, totals = posteriors(likes, options.num_gselect, least)
         self._log_likelihood += float(weights @ totals)
         shares = shares * (np.float32(options.posterior_scale) * weights)[:, None]
-        used = normalized if options.online_cmvn_iextractor else self._plain_frames(frames)
         self.stats.add(self.model.extractor, used, gaussians, shares)
 
     def _plain_frames(self, frames: np.ndarray) -> np.ndarray:

@@ -63,6 +63,7 @@ _RICH = (
     "random integers",
     "integer products",
     "search",
+    "ivectors",
 )
 """Works that hold most of it: the first to be looked at; no more are than it takes."""
 _FROM_C = {"opscope_region", "opscope_blas_threads"}

@@ -19,6 +19,7 @@ from opscope.cntk.config.files import parse_config
 from opscope.cntk.models.v1 import read_model
 from opscope.framework.base.errors import ShapeError
 from opscope.framework.ir.op_list import OpList
+from opscope.kaldi.files.packed import packed
 from opscope.kaldi.files.sparse import SparseMatrix
 from opscope.kaldi.fst.algorithms.compose import compose
 from opscope.kaldi.fst.algorithms.determinize_star import determinize_star
@@ -41,7 +42,12 @@ from opscope.nnet3.inference.looped_computer import LoopedComputer
 from opscope.nnet3.inference.pieces import ChunkOptions, LoopedOptions, Utterance
 from opscope.nnet3.network.adjust import set_dropout_test_mode
 from opscope.nnet3.network.nnet import Nnet
+from opscope.speech.features.transforms import SpliceOptions
 from opscope.speech.fst.graph import LookaheadGraph
+from opscope.speech.ivector.extractor import IvectorExtractor
+from opscope.speech.ivector.gmm import DiagGmm
+from opscope.speech.ivector.model import IvectorModel
+from opscope.speech.ivector.online import online_ivectors
 from opscope.speech.search.decoder import Decoder
 from opscope.speech.search.options import SearchOptions
 from speech_graphs import lookahead_file, random_first, random_grammar
@@ -304,6 +310,34 @@ def transducers() -> Work:
     return run
 
 
+def ivectors() -> Work:
+    """Estimates by one extractor, whose Gaussians are derived when they are first heard."""
+    rng = np.random.default_rng(6)
+    gaussians, dim, wide = 12, 5, 7
+    means = rng.normal(size=(gaussians, dim)).astype(np.float32)
+    ones = np.ones_like(means)
+    gmm = DiagGmm.of(np.full(gaussians, 1 / gaussians, np.float32), means, ones)
+    precisions = np.tile(packed(np.eye(dim)), (gaussians, 1))
+    projections = rng.normal(size=(gaussians, dim, wide))
+    features = rng.normal(size=(40, dim)).astype(np.float32)
+    stats = np.vstack((np.append(features.sum(axis=0), 40), np.append(features.sum(axis=0), 0)))
+
+    def model() -> IvectorModel:
+        extractor = IvectorExtractor(projections, precisions, 10.0, gmm.weights.astype(float))
+        splice = SpliceOptions(0, 0)
+        return IvectorModel(np.eye(dim, dtype=np.float32), stats, gmm, extractor, splice=splice)
+
+    shared = model()
+
+    def run() -> Results:
+        return {
+            "shared": online_ivectors(shared, features),
+            "own": online_ivectors(model(), features),
+        }
+
+    return run
+
+
 def _gates(layer: str, more: str) -> Callable[[], Work]:
     config: Any = partial(xconfig_to_config, _GATES.format(layer, more))
     return lambda: gradient(config(), 5, 8, 6)
@@ -322,6 +356,7 @@ WORKS: dict[str, Callable[[], Work]] = {
     "looped": looped,
     "search": search,
     "transducers": transducers,
+    "ivectors": ivectors,
     "looped LSTM": looped_gates,
     "CNTK loop": cntk_loop,
     "CNTK training": partial(cntk_training, "none"),

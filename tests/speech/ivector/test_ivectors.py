@@ -11,7 +11,7 @@ import pytest
 from ivector_models import DIM, IVECTOR, OFFSET, extractor, gaussians, matrix, write_model
 from opscope.framework.base.cpu.numpy_blas import controllers
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
-from opscope.framework.fusion import small_products
+from opscope.framework.fusion import native, small_products
 from opscope.framework.fusion.small_products import on_one_blas_thread
 from opscope.framework.fusion.team import one_blas_thread
 from opscope.kaldi.files.kaldi_io import Reader, Writer
@@ -26,7 +26,7 @@ from opscope.speech import (
     splice,
     transform,
 )
-from opscope.speech.ivector.estimation import conjugate_gradients
+from opscope.speech.ivector.estimation import conjugate_gradients, exactly, stepped
 from opscope.speech.ivector.extractor import IvectorExtractor
 from opscope.speech.ivector.gmm import DiagGmm, posteriors
 
@@ -248,6 +248,57 @@ def test_conjugate_gradients():
     assert np.abs(conjugate_gradients(spd, vector, np.zeros(9), 2) - exact).max() > 1e-6
     assert np.array_equal(conjugate_gradients(spd, vector, exact, 0), exact)
     assert np.array_equal(conjugate_gradients(spd, spd @ exact * 0, np.zeros(9), 15), np.zeros(9))
+
+
+compiled = pytest.mark.skipif(native.load("ivectors") is None, reason="no native library")
+
+
+@compiled
+@pytest.mark.parametrize("dim", [1, 2, 7, 8, 40, 127, 300])
+def test_conjugate_gradients_in_c_have_the_same_bits(dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    root, start = rng.normal(size=(dim, dim)), rng.normal(size=dim)
+    vector = rng.normal(size=dim) * 1e3
+    solved = 0
+    for square in (root @ root.T / dim + np.eye(dim), root @ root.T, np.zeros((dim, dim))):
+        for steps in (0, 1, 2, 15, dim + 5):
+            steps = min(steps, dim + 5)
+            wanted = stepped(square, vector, start, steps)
+            solved += wanted is not None
+            if wanted is None:  # they lead away: the matrix is solved by its eigenvalues
+                wanted = exactly(square, vector, start)
+            assert np.array_equal(conjugate_gradients(square, vector, start, steps), wanted)
+    assert solved >= 10
+
+
+@compiled
+@pytest.mark.parametrize(
+    "changes", [{}, {"num_gselect": 1}, {"num_gselect": 99}, {"min_post": 0.0}, {"max_count": 3.0}]
+)
+def test_frames_are_counted_in_c_as_in_numpy(model, changes, monkeypatch) -> None:
+    """Blocks of frames, weights that change, no frame at all."""
+    model = replace(model, options=replace(model.options, **changes))
+    features, weights = frames(60), np.random.default_rng(5).uniform(0.01, 1, 60)
+
+    def estimated() -> tuple[OnlineIvector, list[np.ndarray]]:
+        ivectors, found = OnlineIvector(model), []
+        for begin in range(0, 60, 20):
+            ivectors.accept(features[begin : begin + 20])
+            ivectors.weigh(np.arange(begin, begin + 20), weights[begin : begin + 20])
+            if begin:
+                ivectors.weigh(np.arange(begin - 9, begin), -0.5 * weights[begin - 9 : begin])
+            found += [ivectors.ivector(), ivectors.ivector()]
+        return ivectors, found
+
+    ours, made = estimated()
+    monkeypatch.setattr("opscope.framework.fusion.native.load", lambda *_: None)
+    theirs, wanted = estimated()
+    assert ours.stats.count == pytest.approx(theirs.stats.count, rel=1e-12)
+    for name in ("linear", "quadratic"):
+        one, other = getattr(ours.stats, name), getattr(theirs.stats, name)
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(other).max())
+    np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-5)
+    assert ours.log_likelihood() == pytest.approx(theirs.log_likelihood(), rel=1e-6)
 
 
 def test_packed_matrices():
