@@ -7,12 +7,12 @@ import os
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.errors import OpscopeError, nearest
 from ...framework.base.options.option_fields import option
 from ...framework.base.untrusted.opener import path_text
 from ...nnet3.programs.base.options import errors_tell
 from ...nnet3.programs.base.program import from_values, options_of
-from ..features.options import config_lines
+from ..features.options import config_lines, config_values
 from ..search.options import SearchOptions
 
 _SEARCH = SearchOptions(max_active=7000, lattice_beam=6.0)
@@ -75,17 +75,12 @@ def settings_of(path: str | os.PathLike[str] | None, changes: dict[str, Any]) ->
         OpscopeError: a value is out of range, or no option has a name.
     """
     values: dict[str, Any] = {each.attribute: each.default for each in _OPTIONS.values()}
-    blank: str | int | None = None
-    for name, text, place in config_lines(path) if path is not None else ():
-        if name == _BLANK and text:
-            blank = int(text) if text.isascii() and text.isdigit() else text
-            continue
-        if name not in _OPTIONS:
-            raise FormatError(f"{place}: invalid option --{name}{nearest(name, _OPTIONS)}")
-        try:
-            values[_OPTIONS[name].attribute] = _OPTIONS[name].parse(text)
-        except FormatError as error:
-            raise FormatError(f"{place}: {error}") from None
+    lines = [] if path is None else config_lines(path)
+    blanks = [text for name, text, _ in lines if name == _BLANK and text]
+    blank = blanks[-1] if blanks else None
+    if blank is not None and blank.isascii() and blank.isdigit():
+        blank = int(blank)
+    values |= config_values((line for line in lines if line[0] != _BLANK or not line[1]), _OPTIONS)
     if path is not None:
         with errors_tell(path_text(path)):
             _made(values)

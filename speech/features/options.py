@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,15 +17,19 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.base.options.option_fields import option
 from ...framework.base.untrusted.opener import read_file
-from ...nnet3.programs.base.program import from_values, options_of
+from ...nnet3.programs.base.program import Option, from_values, options_of
 
 Options = TypeVar("Options")
 _MOST_SAMPLES = 1 << 16  # of a window: 4 seconds at 16 kHz
 _MOST_BINS = 2048
 
 
-def config_lines(path: str | os.PathLike[str]) -> list[tuple[str, str | None, str]]:
-    """The lines `--name=value` of a config file: name, value or None, place for messages.
+ConfigLine = tuple[str, str | None, str]
+"""Of a config file: name, value or None, place for messages."""
+
+
+def config_lines(path: str | os.PathLike[str]) -> list[ConfigLine]:
+    """The lines `--name=value` of a config file.
 
     Raises:
         FormatError: it cannot be read, or a line is another one.
@@ -63,17 +67,31 @@ def read_configs(kinds: Sequence[type[Any]], path: str | os.PathLike[str]) -> tu
     """
     known = {each.name: each for kind in kinds for each in options_of(kind)}
     values = {each.attribute: each.default for each in known.values()}
-    for name, value, place in config_lines(path):
+    values |= config_values(config_lines(path), known)
+    try:
+        return tuple(from_values(kind, values) for kind in kinds)
+    except OpscopeError as error:
+        raise type(error)(f"{os.fspath(path)}: {error}") from None
+
+
+def config_values(lines: Iterable[ConfigLine], known: Mapping[str, Option]) -> dict[str, Any]:
+    """The values that lines of a config file give, by the attributes of their options.
+
+    Args:
+        lines: see `config_lines`. known: options by their names.
+
+    Raises:
+        FormatError: an option is unknown, or a value is none.
+    """
+    values: dict[str, Any] = {}
+    for name, value, place in lines:
         if name not in known:
             raise FormatError(f"{place}: invalid option --{name}{nearest(name, known)}")
         try:
             values[known[name].attribute] = known[name].parse(value)
         except FormatError as error:
             raise FormatError(f"{place}: {error}") from None
-    try:
-        return tuple(from_values(kind, values) for kind in kinds)
-    except OpscopeError as error:
-        raise type(error)(f"{os.fspath(path)}: {error}") from None
+    return values
 
 
 def check_values(options: Any) -> None:

@@ -8,14 +8,14 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.untrusted.values import whole_number
 from ...kaldi.lattices.determinize import DeterminiseOptions
 from ...nnet3 import LoopedOptions
 from ...nnet3.programs.base.options import UNUSED
 from ...nnet3.programs.base.program import Option, from_values, options_of
 from ..features.computers import Fbank, MelFeatures, Mfcc
-from ..features.options import config_lines
+from ..features.options import config_lines, config_values
 from ..features.pitch_processing import Pitch
 from ..lattice.incremental import ChunkOptions
 from ..search.options import DECODING_SCALE, SearchOptions
@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 _Features = TypeVar("_Features", bound=Mfcc | Fbank)
 _PRUNE_SCALE = 0.01  # of Kaldi's incremental decoder
 _MOST_PHONE = 1 << 20
+_OF_COMPILATION = ("optimization.", "computation.")
+"""How names of options begin that compile a network."""
 
 _WITHOUT_EFFECT = (Option("hash-ratio", 2.0, UNUSED), Option("debug-computation", False, UNUSED))
 _FORBIDDEN = {"word_determinize": True, "minimize": False}
@@ -74,21 +76,14 @@ class ModelConfig:
             FormatError: it cannot be read, names an unknown option, or a value is none.
             OpscopeError: a value is out of range.
         """
-        values: dict[str, Any] = {}
-        unused: dict[str, None] = {}
-        for name, value, place in config_lines(path):
-            if name.startswith(("optimization.", "computation.")):
-                unused[name] = None
-                continue
-            if name not in _OPTIONS:
-                raise FormatError(f"{place}: invalid option --{name}{nearest(name, _OPTIONS)}")
-            option = _OPTIONS[name]
-            try:
-                values[option.attribute] = option.parse(value)
-            except FormatError as error:
-                raise FormatError(f"{place}: {error}") from None
-            if option in _WITHOUT_EFFECT:
-                unused[name] = None
+        lines = config_lines(path)
+        others = [line for line in lines if not line[0].startswith(_OF_COMPILATION)]
+        values = config_values(others, _OPTIONS)
+        unused = [
+            name
+            for name in dict.fromkeys(line[0] for line in lines)
+            if name.startswith(_OF_COMPILATION) or _OPTIONS[name] in _WITHOUT_EFFECT
+        ]
         if unused:
             _log.warning("%s: without effect here: --%s", os.fspath(path), ", --".join(unused))
         for name, wanted in _FORBIDDEN.items():
