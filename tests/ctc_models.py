@@ -16,6 +16,8 @@ from opscope.bridges.onnx.files.writing import write_model
 from opscope.speech import CtcModel
 
 RATE = 16000
+TONES = {"l": 400, "o": 900, "h": 1800, "i": 3200}
+TOKENS = ["<blk>", *TONES]
 
 
 class Given:
@@ -115,3 +117,26 @@ def write_raw(path: Path, kernels: np.ndarray, stride: int) -> Path:
     graph.output("logits", np.float32, ["batch", "frames", tokens])
     write_model(path, graph)
     return path
+
+
+def tone(text: str, rate: int = RATE, pause: float = 0.05, length: float = 0.1) -> np.ndarray:
+    """Samples of tokens as tones with pauses between."""
+    parts = [np.zeros(int(pause * rate))]
+    for token in text.split():
+        time = np.arange(int(length * rate)) / rate
+        parts += [8000 * np.sin(2 * np.pi * TONES[token] * time), np.zeros(int(pause * rate))]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def write_tones(folder: Path) -> Path:
+    """A folder with a network that knows tones in samples from -1 to 1."""
+    time = np.arange(320) / RATE
+    kernels = [np.zeros(320), *(np.sin(2 * np.pi * hertz * time) for hertz in TONES.values())]
+    folder.mkdir(parents=True)
+    write_raw(folder / "model.onnx", np.array(kernels), 320)
+    (folder / "tokens.txt").write_text(numbered(TOKENS), encoding="utf-8")
+    return folder
+
+
+def numbered(tokens: list[str]) -> str:
+    return "".join(f"{token} {at}\n" for at, token in enumerate(tokens))

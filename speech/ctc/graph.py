@@ -125,6 +125,18 @@ class CtcLexicon:
         return StaticGraph.of(graph)
 
 
+@dataclass(frozen=True)
+class CtcSearch:
+    """What words are searched with.
+
+    Attributes:
+        lexicon: whose words and phones the labels are. graph: for decoding.
+    """
+
+    lexicon: CtcLexicon
+    graph: StaticGraph
+
+
 def scaled(grammar: Fst, scale: float, word_cost: float) -> Fst:
     """A grammar with its costs times `scale`, and `word_cost` more for each word."""
     spoken = (grammar.olabel != 0).astype(np.float32)
@@ -172,16 +184,25 @@ def _with_arcs(
     )
 
 
+def spells(tokens: CtcTokens, word: str) -> bool:
+    """Whether tokens spell a word, in its own, upper or lower case."""
+    return _spelling(tokens, word) is not None
+
+
+def _spelling(tokens: CtcTokens, word: str) -> Sequence[str] | None:
+    found = (tokens.spelled(each) for each in dict.fromkeys((word, word.upper(), word.lower())))
+    return next((phones for phones in found if phones is not None), None)
+
+
 def _spelled(tokens: CtcTokens, entry: Entry) -> list[Entry]:
     """A word with its tokens: those given, or those that its letters make."""
     if entry.phones:
         return [entry]
-    for word in dict.fromkeys((entry.word, entry.word.upper(), entry.word.lower())):
-        phones = tokens.spelled(word)
-        if phones is not None:
-            # The token between words may be missing, after the last word.
-            ends = ((), (tokens.between,)) if tokens.between else ((),)
-            return [entry._replace(phones=(*phones, *end)) for end in ends]
+    phones = _spelling(tokens, entry.word)
+    if phones is not None:
+        # The token between words may be missing, after the last word.
+        ends = ((), (tokens.between,)) if tokens.between else ((),)
+        return [entry._replace(phones=(*phones, *end)) for end in ends]
     raise FormatError(
         f"{entry.place}: the word {shown(entry.word)} has no units, and the tokens of"
         f" {tokens.name} do not spell it"

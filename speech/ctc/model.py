@@ -19,11 +19,11 @@ from ..fst.grammar import grammar_fst, phrase_labels
 from ..fst.graph import StaticGraph
 from ..fst.words import Words
 from ..graph_making.grammars import Vocabulary, grammar_of
+from ..lexicon.entries import Entry
 from .acoustics import Acoustics, CtcNetwork
-from .graph import BACKOFF, CtcLexicon, scaled, with_words
+from .graph import BACKOFF, CtcLexicon, CtcSearch, scaled, spells, with_words
 from .options import settings_of
 from .tokens import CtcTokens
-from .topology import CtcTopology
 
 NETWORKS: Plugins[Callable[[str], CtcNetwork]] = Plugins("kind of network", "opscope.networks")
 """What opens the file of a network, by its ending; packages above bring them as entry points."""
@@ -60,7 +60,7 @@ class CtcModel:
 
     Attributes:
         path: of the file or folder. tokens: see `CtcTokens`. options: of the model.
-        search: how to prune. graph: for decoding.
+        search: how to prune.
 
     Raises:
         FormatError: a file is missing or damaged; the tokens do not fit the network's outputs;
@@ -114,44 +114,39 @@ class CtcModel:
         self.acoustics = Acoustics(opened, len(self.tokens.texts), settings.model, features)
         self._adding = new_lock()
         if lexicon is None:
-            self._lexicon = CtcLexicon.of_tokens(self.tokens)
+            own = CtcLexicon.of_tokens(self.tokens)
         else:
-            self._lexicon = CtcLexicon.of_entries(self.tokens, read_words(lexicon))
+            own = CtcLexicon.of_entries(self.tokens, read_words(lexicon))
         sources = {"arpa": arpa, "text": text, "phrases": phrases, "jsgf": jsgf}
         vocabulary = Vocabulary(
-            self._lexicon.words,
+            own.words,
             BACKOFF,
             False,
             self.tokens.name if lexicon is None else "the lexicon",
         )
         grammar = grammar_of(vocabulary, sources, order, method)
-        self._grammar = self._lexicon.any_word() if grammar is None else self._scaled(grammar)
-        self._use(self._lexicon)
+        self._grammar = own.any_word() if grammar is None else self._scaled(grammar)
+        self._searching = CtcSearch(own, own.graph(self._grammar))
 
     @property
     def joins_tokens(self) -> bool:
         """Whether words are joined of tokens, since there is no lexicon."""
-        return self._lexicon.entries is None
+        return self._searching.lexicon.entries is None
 
     @property
     def words(self) -> Words:
         """The words, by label."""
-        return self._lexicon.words
+        return self._searching.lexicon.words
 
     @property
-    def topology(self) -> CtcTopology:
-        """The phones, which are tokens at places in words, and their frames."""
-        return self._lexicon.topology
+    def graph(self) -> StaticGraph:
+        """For decoding."""
+        return self._searching.graph
 
     @property
     def rate(self) -> float:
         """The sampling rate of what the network hears, in Hz."""
         return self.options.sample_rate
-
-    @property
-    def pdfs(self) -> np.ndarray:
-        """The output of each input label of the graph, int64."""
-        return np.array(self.topology.transitions.pdf)
 
     def add_words(self, words: NewWords, *, weight: float | None = None) -> None:
         """Let recordings that are recognized from now on have more words.
@@ -170,7 +165,7 @@ class CtcModel:
         with self._adding:
             if self.joins_tokens:
                 raise OpscopeError(f"{self.path}: without a lexicon all texts of tokens are known")
-            known = self._lexicon
+            known = self._searching.lexicon
             new = read_words(words)
             there = {(entry.word, entry.phones) for entry in known.spellings}
             for entry in new:
@@ -181,30 +176,41 @@ class CtcModel:
             found = {lexicon.words.find(entry.word) or 0 for entry in new}
             labels = sorted(label for label in found if label >= len(known.words))
             self._grammar = with_words(self._grammar, labels, weight)
-            self._use(lexicon)
+            self._searching = CtcSearch(lexicon, lexicon.graph(self._grammar))
 
-    def graph_of(self, phrases: Sequence[str] | None) -> StaticGraph:
-        """The decoding graph, or one of phrases that are the only ones to be recognized."""
+    def search_of(self, phrases: Sequence[str] | None) -> CtcSearch:
+        """What words are searched with: all of them, or phrases that are the only ones.
+
+        Words of the phrases that the lexicon lacks are spelled with the tokens; if these do not
+        spell one, a warning says that it is left out.
+        """
+        known = self._searching
         if phrases is None:
-            return self.graph
-        grammar = grammar_fst(phrase_labels(phrases, self.words))
+            return known
+        lexicon = self._with_spelled(known.lexicon, phrases)
+        grammar = grammar_fst(phrase_labels(phrases, lexicon.words))
         silent = np.where(grammar.ilabel == 0, BACKOFF, grammar.ilabel)
-        return self._lexicon.graph(self._scaled(changed(grammar, ilabel=silent)))
-
-    def phone_name(self, phone: int) -> str:
-        """The token of a phone."""
-        return self.tokens.texts[self.topology.token[phone]]
+        graph = lexicon.graph(self._scaled(changed(grammar, ilabel=silent)))
+        return CtcSearch(lexicon, graph)
 
     # Inside
 
     def _scaled(self, grammar: Any) -> Any:
         return scaled(grammar, self.options.grammar_scale, self.options.word_cost)
 
-    def _use(self, lexicon: CtcLexicon) -> None:
-        graph = lexicon.graph(self._grammar)
-        # A search that begins now may read any of the two first: a later lexicon fits a graph.
-        self._lexicon = lexicon
-        self.graph = graph
+    def _with_spelled(self, lexicon: CtcLexicon, phrases: Sequence[str]) -> CtcLexicon:
+        """A lexicon with the words of phrases that another one lacks, for one search."""
+        asked = dict.fromkeys(word for phrase in phrases for word in phrase.split())
+        lacking = [word for word in asked if not lexicon.words.find(word)]
+        if lexicon.entries is None:  # texts of tokens: either all words are such, or none
+            if not lacking:
+                return lexicon
+            lacking = list(asked)
+        places = ((word, Entry(word, (), "the phrases")) for word in lacking)
+        new = [entry for word, entry in places if spells(self.tokens, word)]
+        if not new:
+            return lexicon
+        return CtcLexicon.of_entries(self.tokens, [*lexicon.spellings, *new])
 
 
 def is_ctc(path: str | os.PathLike[str]) -> bool:

@@ -16,6 +16,8 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
+from ..ctc.model import CtcModel
+from .ctc import CtcRecognizer
 from .model import Model
 from .recognizer import Recognizer
 from .speaker_model import SpkModel
@@ -57,7 +59,7 @@ class KaldiRecognizer:
         print(recognizer.FinalResult())
 
     Args:
-        model: see `Model`. rate: of the samples, in Hz.
+        model: see `Model`, or `CtcModel`, see `CtcRecognizer`. rate: of the samples, in Hz.
         grammar: JSON list of phrases, e.g. '["one two", "[unk]"]'; None: whatever the model knows.
             Or, as in Vosk, a model of speakers, see `SetSpkModel`.
         mode: "vosk": results depend on how the signal is cut into calls, as in Vosk; "steady": they
@@ -70,7 +72,7 @@ class KaldiRecognizer:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | CtcModel,
         rate: float,
         grammar: str | SpkModel | None = None,
         *,
@@ -81,7 +83,12 @@ class KaldiRecognizer:
             speakers = grammar
             grammar = None
         phrases = None if grammar is None else _phrases(grammar)
-        self._recognizer = Recognizer(model, rate, phrases, mode=mode, speakers=speakers)
+        self._recognizer: Recognizer | CtcRecognizer
+        if isinstance(model, Model):
+            self._recognizer = Recognizer(model, rate, phrases, mode=mode, speakers=speakers)
+        else:
+            self._recognizer = CtcRecognizer(model, rate, phrases)
+            self._recognizer.set_speakers(speakers)
         self._words = self._partial_words = self._nlsml = self._phones = False
         self._alternatives = 0
 
@@ -148,7 +155,7 @@ class KaldiRecognizer:
     def SetEndpointerMode(self, mode: EndpointerMode) -> None:
         """How long a silence must be to end an utterance."""
         scale = _SCALES.get(EndpointerMode(mode).value, 1.0)
-        known = self._configured
+        known = self._recognizer.configured_endpoint
         rules = [
             replace(rule, min_trailing_silence=rule.min_trailing_silence * scale)
             if 1 <= place <= 3
@@ -160,16 +167,13 @@ class KaldiRecognizer:
     def SetEndpointerDelays(self, t_start_max: float, t_end: float, t_max: float) -> None:
         """The silence in seconds that ends an utterance in which nothing was said, and one in which
         something was, and how long an utterance may be."""
+        configured = self._recognizer.configured_endpoint
         silences = (t_start_max, t_end, t_end + 0.5, t_end + 1.0)
-        rules = list(self._configured.rules)
+        rules = list(configured.rules)
         for place, silence in enumerate(silences):
             rules[place] = replace(rules[place], min_trailing_silence=silence)
         rules[4] = replace(rules[4], min_utterance_length=t_max)
-        self._recognizer.endpoint = replace(self._configured, rules=tuple(rules))
-
-    @property
-    def _configured(self) -> Any:
-        return self._recognizer.model.config.endpoint
+        self._recognizer.endpoint = replace(configured, rules=tuple(rules))
 
     def AcceptWaveform(self, data: bytes | np.ndarray) -> int:
         """Take samples: bytes of 16-bit integers, or an array on their scale.

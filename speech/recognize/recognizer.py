@@ -67,7 +67,7 @@ class Recognizer:
         self.model = model
         self.rate = float(rate)
         self.mode = mode
-        self.endpoint: EndpointOptions = model.config.endpoint
+        self.endpoint: EndpointOptions = self.configured_endpoint
         self._step = max(int(self.rate * _BLOCK), 1)
         self._samples_before = self._samples = 0  # of earlier front ends, of this one
         self.running = False
@@ -76,6 +76,11 @@ class Recognizer:
         self._speaking: SpeakerStream | None = None
         self._take(self._searching(grammar) if decoder is None else decoder)
         self._rescoring = model.rescoring
+
+    @property
+    def configured_endpoint(self) -> EndpointOptions:
+        """What ends utterances by the model's config."""
+        return self.model.config.endpoint
 
     @property
     def frames_decoded(self) -> int:

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -168,21 +169,58 @@ def recognized(
     """
     if mode not in MODES:
         raise OpscopeError(f"mode {mode!r}: want one of {', '.join(MODES)}")
-    if mode == "kaldi" or isinstance(model, CtcModel):
-        whole = np.concatenate([_NOTHING, *(np.asarray(block) for block in blocks)])
-        if isinstance(model, Model):
-            utterance = whole_utterance(model, whole, rate, grammar, speakers)
-        elif mode == "vosk" or speakers is not None:
-            raise OpscopeError(f"{model.path}: a CTC model has no mode 'vosk' and no speakers")
-        else:
-            utterance = ctc_utterance(model, whole, rate, grammar)
-        yield from _spoken(utterance, alternatives, phones)
-        return
     how = {"grammar": grammar, "alternatives": alternatives, "phones": phones, "mode": mode}
-    listener = Listener(model, rate, speakers=speakers, **how)
+    listener = listener_of(model, rate, speakers=speakers, **how)
     for block in blocks:
         yield from listener.accept(block)
     yield from listener.finish()
+
+
+def listener_of(
+    model: AnyModel, rate: float, *, mode: str = "steady", **asked: Any
+) -> Listener | WholeListener:
+    """What listens to a signal that comes block by block; arguments as for `recognized`."""
+    if mode == "kaldi" or isinstance(model, CtcModel):
+        if isinstance(model, CtcModel) and (mode == "vosk" or asked.get("speakers") is not None):
+            raise OpscopeError(f"{model.path}: a CTC model has no mode 'vosk' and no speakers")
+        return WholeListener(model, rate, **asked)
+    return Listener(model, rate, mode=mode, **asked)
+
+
+class WholeListener:
+    """A signal as one utterance, which is over when the signal is; arguments as for `recognized`,
+    whose mode "kaldi" it is."""
+
+    def __init__(
+        self,
+        model: AnyModel,
+        rate: float,
+        *,
+        grammar: Sequence[str] | None = None,
+        alternatives: int = 0,
+        phones: bool = False,
+        speakers: SpkModel | None = None,
+    ) -> None:
+        self._model = model
+        self._rate = rate
+        self._grammar = grammar
+        self._speakers = speakers
+        self._asked = alternatives, phones
+        self._blocks = [_NOTHING]
+
+    def accept(self, block: np.ndarray) -> Iterator[Spoken]:
+        """Take samples, [count]; nothing is over yet."""
+        self._blocks.append(np.asarray(block))
+        return iter(())
+
+    def finish(self) -> Iterator[Spoken]:
+        """The signal is over; gives its utterance, where that has words."""
+        whole = np.concatenate(self._blocks)
+        if isinstance(self._model, Model):
+            heard = whole_utterance(self._model, whole, self._rate, self._grammar, self._speakers)
+        else:
+            heard = ctc_utterance(self._model, whole, self._rate, self._grammar)
+        return _spoken(heard, *self._asked)
 
 
 class Listener:

@@ -10,8 +10,8 @@ import click
 
 from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.errors import OpscopeError
-from ..recognize.model import Model
 from ..recognize.speaker_model import SpkModel
+from ..recognize.transcript import opened_model
 from .options import MOST_ALTERNATIVES, UPLOADS, ServerOptions, SessionOptions
 from .worker import Worker
 from .workers import Workers
@@ -143,8 +143,9 @@ def serve(
 ) -> None:
     """Recognize speech for clients over WebSocket and HTTP until SIGTERM or Ctrl-C.
 
-    MODEL is the folder of a Vosk model. Streams speak the protocol of vosk-server. POST a recording
-    to /transcribe for JSON, subtitles or text; / is a page with a microphone, /metrics has counts.
+    MODEL is the folder of a Vosk model, or an ONNX file of a CTC model, or a folder with one.
+    Streams speak the protocol of vosk-server. POST a recording to /transcribe for JSON, subtitles
+    or text; / is a page with a microphone, /metrics has counts.
     """
     protocols = []
     try:
@@ -175,7 +176,7 @@ def serve(
     )
     cores = usable_cores()
     processes = processes or cores
-    opened = Model(model)
+    opened = opened_model(model)
     worker = Worker(opened, options, cores if processes == 1 else 1)
     server = Server(Workers(worker, processes), options, opened.path.name)
 

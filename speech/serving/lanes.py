@@ -33,15 +33,14 @@ class Lanes:
 
     Args:
         network: of a model; its streams that are made from now on are computed together while
-            their work runs here.
+            their work runs here. None: work computes what it wants by itself.
         cores: how many lanes run at a time. most: chunks in one run of the network.
 
     Attributes:
         runs, chunks: of the network, so far.
     """
 
-    def __init__(self, network: LoopedComputer, *, cores: int, most: int = 32) -> None:
-        self._batch = StreamBatch(network, most)
+    def __init__(self, network: LoopedComputer | None, *, cores: int, most: int = 32) -> None:
         self._most = most
         self._cores = cores
         self._lock = new_lock()
@@ -54,11 +53,14 @@ class Lanes:
         self._leading = False  # a lane computes the network
         self._closed = False
         self.runs = self.chunks = 0
-        network.runners = self._runner
+        self._batch = None if network is None else StreamBatch(network, most)
+        if network is not None:
+            network.runners = self._runner
 
     def prepare(self) -> None:
         """Compile the network for all numbers of streams, so that no stream waits for it."""
-        self._batch.prepare()
+        if self._batch is not None:
+            self._batch.prepare()
 
     def submit(self, work: Callable[[], Result]) -> Future[Result]:
         """Do this as soon as there is a turn; work is begun in the order in which it comes.
@@ -92,27 +94,29 @@ class Lanes:
 
     def compute(self, chunk: StreamChunk) -> np.ndarray:
         """The output of a chunk, computed with others that wait; see `StreamBatch.compute`."""
+        batch = self._batch
+        assert batch is not None, "chunks are of streams of the network"
         lane = _here.__dict__.get("lane")
         if lane is None or lane.lanes is not self:  # work that was not submitted
-            return self._batch.compute([chunk])[0]
+            return batch.compute([chunk])[0]
         lane.chunk = chunk
         with self._lock:
             self._waiting.append(lane)
             self._give_turn()
         lane.go.acquire()
         if lane.led:
-            self._lead(lane)
+            self._lead(batch, lane)
         if lane.error is not None:
             error, lane.error = lane.error, None
             raise error
         return lane.output
 
-    def _lead(self, lane: _Lane) -> None:
+    def _lead(self, batch: StreamBatch, lane: _Lane) -> None:
         """Compute the chunks of some lanes, the first of which is this one."""
         led, lane.led = lane.led, []
         error: Exception | None = None
         try:
-            outputs = self._batch.compute([each.chunk for each in led])
+            outputs = batch.compute([each.chunk for each in led])
             for each, output in zip(led, outputs, strict=True):
                 each.output = output
         except Exception as raised:

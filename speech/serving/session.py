@@ -12,7 +12,7 @@ from typing import Any
 
 from ...framework.base.errors import OpscopeError
 from ..recognize.kaldi_recognizer import KaldiRecognizer
-from ..recognize.model import Model
+from ..recognize.transcript import AnyModel
 from .options import MOST_ALTERNATIVES, SessionOptions
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Session:
     """
 
     def __init__(
-        self, model: Model, options: SessionOptions, *, partial_results: bool = True
+        self, model: AnyModel, options: SessionOptions, *, partial_results: bool = True
     ) -> None:
         self._model = model
         self._partial_results = partial_results

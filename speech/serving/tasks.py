@@ -10,8 +10,7 @@ import numpy as np
 
 from ..audio.read import audio_of
 from ..recognize.formats import FORMATS
-from ..recognize.model import Model
-from ..recognize.transcript import Listener, Spoken, Transcript
+from ..recognize.transcript import AnyModel, Spoken, Transcript, listener_of
 from .options import SessionOptions
 
 _PIECE = 0.5  # seconds of a recording that one piece of work takes
@@ -28,7 +27,7 @@ class Recording:
 
     def __init__(
         self,
-        model: Model,
+        model: AnyModel,
         options: SessionOptions,
         *,
         grammar: list[str] | None = None,
@@ -56,9 +55,11 @@ class Recording:
         """Get ready to listen.
 
         Raises:
-            OpscopeError: see `Listener`.
+            OpscopeError: see `listener_of`.
         """
-        self._listener = Listener(self._model, self._rate, speakers=self._speakers, **self._asked)
+        self._listener = listener_of(
+            self._model, self._rate, speakers=self._speakers, **self._asked
+        )
 
     def advance(self) -> bool:
         """Recognize the next piece; False: it was the last one."""
@@ -83,7 +84,9 @@ class Sound:
         rate: of the samples, in Hz. channels: of which the first one counts.
     """
 
-    def __init__(self, model: Model, options: SessionOptions, *, rate: int, channels: int) -> None:
+    def __init__(
+        self, model: AnyModel, options: SessionOptions, *, rate: int, channels: int
+    ) -> None:
         self._model, self._rate, self._channels = model, float(rate), channels
         self._texts: list[str] = []
         self._rest = b""
@@ -92,9 +95,9 @@ class Sound:
         """Get ready to listen.
 
         Raises:
-            OpscopeError: see `Listener`.
+            OpscopeError: see `listener_of`.
         """
-        self._listener = Listener(self._model, self._rate)
+        self._listener = listener_of(self._model, self._rate)
 
     def take(self, data: bytes) -> None:
         """Take samples of 16 bits."""

@@ -22,7 +22,8 @@ from typing import Any
 from ...framework.base.errors import OpscopeError
 from ...framework.base.python.bounded_cache import give_back
 from ...framework.base.python.cached import new_lock
-from ..recognize.model import Model
+from ..ctc.model import CtcModel
+from ..recognize.transcript import AnyModel
 from .lanes import Lanes
 from .options import ServerOptions
 from .session import Reply, Session
@@ -49,12 +50,13 @@ class Worker:
         model: that recognizes. options: of the server. cores: to compute on.
     """
 
-    def __init__(self, model: Model, options: ServerOptions, cores: int) -> None:
+    def __init__(self, model: AnyModel, options: ServerOptions, cores: int) -> None:
         self._model = model
         self._options = options
         self._tasks: dict[int, Any] = {}
         self._dropped = 0
-        self._lanes = Lanes(model.network, cores=cores, most=options.batch)
+        network = None if isinstance(model, CtcModel) else model.network
+        self._lanes = Lanes(network, cores=cores, most=options.batch)
         self._lanes.prepare()
 
     def open(self, number: int, kind: str, settings: dict[str, Any]) -> None:

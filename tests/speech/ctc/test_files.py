@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import opscope
-from ctc_models import RATE, Given, of_outputs, write_linear, write_raw
+from ctc_models import (
+    RATE,
+    Given,
+    of_outputs,
+    tone,
+    write_linear,
+    write_tones,
+)
 from opscope.framework.base.errors import (
     ArgumentError,
     FormatError,
@@ -25,36 +31,10 @@ from opscope.speech.ctc.options import CtcOptions
 from opscope.speech.recognize.transcript import opened_model
 from spoken_tones import write_recording
 
-TONES = {"l": 400, "o": 900, "h": 1800, "i": 3200}
-TOKENS = ["<blk>", *TONES]
-
-
-def tone(text: str, rate: int = RATE, pause: float = 0.05, length: float = 0.1) -> np.ndarray:
-    """Samples of tokens as tones with pauses between."""
-    parts = [np.zeros(int(pause * rate))]
-    for token in text.split():
-        time = np.arange(int(length * rate)) / rate
-        parts += [8000 * np.sin(2 * np.pi * TONES[token] * time), np.zeros(int(pause * rate))]
-    return np.concatenate(parts).astype(np.float32)
-
-
-def raw_model(folder: Path) -> Path:
-    """A folder with a network that knows tones in samples from -1 to 1."""
-    time = np.arange(320) / RATE
-    kernels = [np.zeros(320), *(np.sin(2 * np.pi * hertz * time) for hertz in TONES.values())]
-    folder.mkdir(parents=True)
-    write_raw(folder / "model.onnx", np.array(kernels), 320)
-    (folder / "tokens.txt").write_text(numbered(TOKENS), encoding="utf-8")
-    return folder
-
-
-def numbered(tokens: list[str]) -> str:
-    return "".join(f"{token} {at}\n" for at, token in enumerate(tokens))
-
 
 def test_folder_of_raw_samples(tmp_path):
     """Samples, at another rate as well; then words of a lexicon beside the network."""
-    folder = raw_model(tmp_path / "model")
+    folder = write_tones(tmp_path / "model")
     model = CtcModel(folder)
     assert model.rate == RATE and model.joins_tokens
     assert transcribe(tone("l o h i"), model, rate=RATE).text == "l o h i"
@@ -85,7 +65,7 @@ ngram 1=4
 
 
 def test_transcribe_takes_folder_and_file(tmp_path):
-    folder = raw_model(tmp_path / "model")
+    folder = write_tones(tmp_path / "model")
     (folder / "lexicon.txt").write_text("low l o\nhigh h i\n")
     recording = tmp_path / "a.wav"
     write_recording(recording, tone("h i l o"), RATE)
@@ -128,7 +108,7 @@ def test_filter_banks(batch, metadata, shift, tmp_path):
 
 def test_windows_give_the_same_frames(tmp_path):
     """A long recording is heard in windows that overlap; all frames are there once."""
-    folder = raw_model(tmp_path / "model")
+    folder = write_tones(tmp_path / "model")
     samples = tone("l o h i " * 8)
     whole, cut = CtcModel(folder, window=0.0), CtcModel(folder, window=1.2)
     one, other = (each.acoustics.log_probabilities(samples, RATE) for each in (whole, cut))

@@ -197,15 +197,15 @@ def test_words_added_while_a_recording_is_recognized(monkeypatch):
     """Another thread may add words before the graph is taken, or after it."""
     tokens = ["<blk>", "h", "i", "o"]
     model = of_outputs(spoken("o h o h i", tokens), tokens, lexicon={"hi": "h i", "o": "o"})
-    graph_of = model.graph_of
+    search_of = model.search_of
 
     def adding(phrases):
         model.add_words({"oho": None})
-        graph = graph_of(phrases)
+        searching = search_of(phrases)
         model.add_words({"ohohi": None})
-        return graph
+        return searching
 
-    monkeypatch.setattr(model, "graph_of", adding)
+    monkeypatch.setattr(model, "search_of", adding)
     assert transcribe(SIGNAL, model, rate=RATE).text == "oho hi"
 
 
