@@ -6,6 +6,7 @@ Source: Kaldi's `transform/cmvn.cc`, `OnlineCmvn` in `feat/online-feature.cc`,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -267,27 +268,36 @@ class OnlineCmvn:
         for place in np.flatnonzero(self._frames.all[frames, 0] < least).tolist():
             before = self._before
             if place:
-                before = windows[place - 1], speaker[place - 1], shared[place - 1]
+                at = place - 1
+                before = int(windows[at]), float(speaker[at]), float(shared[at])
             windows[place] = before[0]
-            speaker[place], shared[place] = self._smoothed(*before)
+            # Of numbers, the functions of Python take a tenth of the time.
+            speaker[place], shared[place] = self._smoothed(*before, min, max)
         self._before = int(windows[-1]), float(speaker[-1]), float(shared[-1])
         return windows, speaker, shared
 
-    def _smoothed(self, windows: Any, speaker: Any, shared: Any) -> tuple[Any, Any]:
+    def _smoothed(
+        self,
+        windows: Any,
+        speaker: Any,
+        shared: Any,
+        least: Callable[..., Any] = np.minimum,
+        most: Callable[..., Any] = np.maximum,
+    ) -> tuple[Any, Any]:
         """The shares after as many frames of the speaker and of all came in as windows lack.
 
         Args:
-            windows, speaker, shared: numbers, or arrays of them.
+            windows, speaker, shared: numbers, or arrays of them. least, most: of two of these.
         """
         options, total = self.options, self._global_count
-        lacking = options.cmn_window - np.minimum(windows, options.cmn_window) - shared * total
+        lacking = options.cmn_window - least(windows, options.cmn_window) - shared * total
         if self._speaker_count > 0:
             count = self._speaker_count
             lacking = lacking - speaker * count
-            added = np.maximum(np.minimum(lacking, min(options.speaker_frames, count)), 0.0)
+            added = most(least(lacking, min(options.speaker_frames, count)), 0.0)
             speaker = speaker + added / count
             lacking = lacking - added
-        added = np.maximum(np.minimum(lacking, options.global_frames), 0.0)
+        added = most(least(lacking, options.global_frames), 0.0)
         return speaker, shared + added / total
 
     def next_state(self) -> OnlineCmvnState:

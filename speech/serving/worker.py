@@ -39,6 +39,7 @@ TASKS: dict[str, Callable[..., Any]] = {
     "sound": Sound,
 }
 """Kinds of tasks; each takes the model and the options of sessions."""
+_OBJECTS = 20_000  # new ones, from one collection of garbage to the next
 REQUEST = Struct(">II")
 ANSWER = Struct(">I")
 
@@ -120,6 +121,7 @@ def _live(worker: Worker, channel: socket.socket) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):  # the server ends it
         signal.signal(name, signal.SIG_IGN)
     gc.freeze()  # else collections would write to all that is shared
+    gc.set_threshold(_OBJECTS)  # lattices are of many small ones
     _close_others(channel.fileno())
     answers = _Answers(channel)
     with channel.makefile("rb") as requests:
