@@ -11,6 +11,7 @@ import ctypes
 import functools
 import operator
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -217,11 +218,23 @@ def lists_of_items(
     return Several("list", lists.view(np.int64).reshape(len(items), -1), [words])
 
 
-def grid(counts: Sequence[int], steps: Sequence[int]) -> Any:
-    """Places of a grid's points, row by row: sums of each axis' number times its step, int64."""
+def grid(counts: Sequence[int], steps: Sequence[int], first: int = 0) -> Any:
+    """Places of a grid's points, row by row: that of the first one, and sums of each axis' number
+    times its step, int64."""
     if TRACING.trace is not None:
-        return TRACING.trace.grid(counts, steps)
-    return grid_of(tuple(counts), tuple(steps))
+        return TRACING.trace.grid(counts, steps, first)
+    return grid_of(first, *counts, *steps)
+
+
+def made_array(make: Callable[..., Any], dtype: Any, count: int, *sizes: Any) -> Any:
+    """An array [count] that is made for sizes, and is the same for the same ones.
+
+    Args:
+        make: called with the sizes.
+    """
+    if TRACING.trace is not None:
+        return TRACING.trace.array(make, dtype, count, sizes)
+    return make(*sizes)
 
 
 def made(make: Callable[..., Any], names: Sequence[str], /, *args: Any) -> Any:
@@ -236,13 +249,27 @@ def made(make: Callable[..., Any], names: Sequence[str], /, *args: Any) -> Any:
     return make(*args)
 
 
-@functools.lru_cache(maxsize=32)
-def grid_of(counts: tuple[int, ...], steps: tuple[int, ...]) -> np.ndarray:
-    """As `grid`, also while a binding is traced. Layers of a net ask for the same ones."""
-    places = np.zeros(1, np.int64)
-    for count, step in zip(counts, steps, strict=True):
-        places = (places[:, None] + np.arange(count, dtype=np.int64) * step).reshape(-1)
+_GRIDS: weakref.WeakValueDictionary[tuple[int, ...], Any] = weakref.WeakValueDictionary()
+"""Grids that some frame holds: layers of a net ask for the same ones."""
+
+
+def grid_of(*sizes: int) -> np.ndarray:
+    """As `grid`, also while a binding is traced: its first place, its counts, and its steps."""
+    places = _GRIDS.get(sizes)
+    if places is not None:
+        return places
+    half = 1 + len(sizes) // 2
+    axes: list[tuple[int, int]] = []
+    for count, step in zip(sizes[1:half], sizes[half:], strict=True):
+        if axes and axes[-1][1] == count * step:  # both axes are one
+            axes[-1] = axes[-1][0] * count, step
+        elif count != 1:
+            axes.append((count, step))
+    places = np.array(sizes[:1], np.int64)
+    for count, step in axes:
+        places = np.add.outer(places, np.arange(count, dtype=np.int64) * step).reshape(-1)
     places.flags.writeable = False
+    _GRIDS[sizes] = places
     return places
 
 

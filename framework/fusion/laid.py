@@ -183,12 +183,14 @@ class Laid(Standing):
 class LaidGrid(Laid):
     """Places of a grid's points, see `arguments.grid`."""
 
-    def __init__(self, counts: Sequence[Any], steps: Sequence[Any], address: Any) -> None:
+    def __init__(
+        self, counts: Sequence[Any], steps: Sequence[Any], first: Any, address: Any
+    ) -> None:
         super().__init__(np.dtype(np.int64), (math.prod(counts),), (8,), address)
         if any(step < 0 for step in steps) or any(count < 1 for count in counts):
             raise NotTracedError("a grid that goes back, or has no points")
         pairs = zip(counts, steps, strict=True)
-        self._end = 1 + sum((count - 1) * step for count, step in pairs)
+        self._end = 1 + first + sum((count - 1) * step for count, step in pairs)
 
     @property
     def end(self) -> Any:

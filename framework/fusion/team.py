@@ -320,13 +320,13 @@ def _list_call(task: ParallelTask, table: Several, address: int) -> Callable[[],
     long = len(task.items) - task.short
     shared = work >= PARALLEL_WORK and work >= long * ITEM_WORK
     run = library().function("opscope_team" if shared else "opscope_alone")
-    memory = table, task.memory
-    task = ParallelTask(task.items, work, memory, task.rows, check, task.short)
+    listed: Any = partial(run, address)
+    vars(listed)["table"] = table
     if check is None:
-        return with_task(partial(run, address), task)
+        return with_task(listed, task)
 
     def run_and_check() -> None:
-        run(address)
+        listed()
         check()
 
     return with_task(run_and_check, task)

@@ -26,7 +26,6 @@ from ..fusion.team import in_blocks, in_lists, nothing, one_blas_thread, task_of
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import view_slices
 from ..ir.kernel_args import RunState
-from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 from .binding import BoundSteps, FusedBinder
 from .externals import externals_of
@@ -146,11 +145,10 @@ class ScopeValues:
         if self.place.kind != "cpu":
             return set()  # where they are copied
         large = set()
-        for name in self.plan.externals:
-            declared = self.plan.declared.get(name)
+        for name in self.plan.fed:
             array = arrays[name]
-            is_input = declared is not None and declared.kind == INPUT
-            if is_input and name not in self.plan.live_out and name not in self._borrowed:
+            is_own = name in self.plan.declared and name not in self._borrowed
+            if is_own and name not in self.plan.live_out:
                 if array is not None and array.nbytes > _COPIED:
                     large.add(name)
         return large
@@ -164,12 +162,14 @@ class FrameMemory:
 
     Attributes:
         arrays: name -> array. joined: see `Frame`.
+        addresses: of temporaries on the host: where their arrays begin.
     """
 
     def __init__(self, plan: Plan, place: Place, workspace: Workspace, values: ScopeValues) -> None:
         self.plan = plan
         self.place = place
         self.arrays = values.adopt()
+        self.addresses: dict[str, int] = {}
         self.joined: dict[tuple[str, ...], Any] = {}
         self._workspace = workspace
         self._values = values
@@ -220,12 +220,16 @@ class FrameMemory:
     def _allocate(self) -> None:
         plan = self.plan
         blocks = self._blocks()
+        begins = [block.ctypes.data for block in blocks] if self.place.kind == "cpu" else []
         for name, block in plan.placement.items():
             last = name in plan.channels_last
             self.arrays[name] = as_view(blocks[block], plan.specs[name], channels_last=last)
+            if begins:
+                self.addresses[name] = begins[block]
         for name, (whole, begin) in plan.parts.items():
             end = begin + plan.specs[name][0][1]
             self.arrays[name] = self.arrays[whole][:, begin:end]
+            self.addresses[name] = self.arrays[name].ctypes.data
         for names in plan.joined:
             self._join(names, blocks[plan.placement[names[0]]])
         for name in plan.live_out:
@@ -242,6 +246,7 @@ class FrameMemory:
         end = 0
         for name in names:
             self.arrays[name] = as_view(block[end:], self.plan.specs[name])
+            self.addresses.pop(name, None)
             end += self.plan.nbytes(name)
         dtype = self.plan.specs[names[0]][1]
         self.joined[names] = block[:end].view(dtype)
@@ -286,6 +291,7 @@ class Frame(BoundSteps):
 
     Attributes:
         traces: those of its plan for its scopes; None where each step is bound by its kernel.
+        addresses: see `FrameMemory`.
         joined: buckets: names of arrays that lie side by side -> the one array of all.
         options: that it was bound with. chosen: those of the block that it last ran in, if any.
         net_version: of the operator list that the plan was made for.
@@ -315,7 +321,7 @@ class Frame(BoundSteps):
         workspace = workspace_of(scope, place)
         self._values = ScopeValues(plan, scope, place)
         self._memory = memory = FrameMemory(plan, place, workspace, self._values)
-        self.joined = memory.joined
+        self.joined, self.addresses = memory.joined, memory.addresses
         kernels = RunState(place), memory.arrays, workspace.scratch, memory.share
         super().__init__(plan, scope, place, train, *kernels, fused)
         if place.kind == "cpu":
@@ -352,9 +358,7 @@ class Frame(BoundSteps):
     def nbytes(self) -> int:
         """The memory that goes with the frame: what no other frame and no parameter shares."""
         plan = self.plan
-        own = {name for name in plan.externals if _is_fed(plan.declared.get(name))}
-        own |= plan.live_out.difference(plan.externals)
-        arrays = [self.arrays.get(name) for name in own]
+        arrays = [self.arrays.get(name) for name in plan.own]
         arrays += [level for levels in plan.offsets.values() for level in levels]
         packed = 0 if self.prepared is None else self.prepared.nbytes
         held = sum(array.nbytes for array in arrays if array is not None)
@@ -562,8 +566,3 @@ def bound_bytes(operators: Sequence[Operator], scope: Scope) -> int:
     """The memory of a net that runs in this scope alone, without what its parents hold."""
     bound = sum(frame.nbytes for frame in scope.frames())
     return bound + OPERATOR_BYTES * len(operators)
-
-
-def _is_fed(var: VarDecl | None) -> bool:
-    """Whether a variable from outside is an input, of which a frame has an array of its own."""
-    return var is None or var.kind == INPUT

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import is_not
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -22,8 +22,9 @@ from ..base.errors import RunError
 from ..base.sizes.many_dims import ManyDims
 from ..fusion.arguments import NotTracedError
 from .binding import BoundSteps
+from .plans.memory import memory_of, padded
 from .plans.plan import PlanStep
-from .tracing import Bound, Operands, Traced, flags_of
+from .tracing import FLAGS, Bound, Operands, Traced, flags_of, sizes_of
 
 _log = logging.getLogger(__name__)
 
@@ -51,13 +52,17 @@ class _Joint:
         # each trace, the addresses of its words and of the memory that it has beside its arrays.
         ends = list(accumulate([2 * rank + 2 for rank in self._ranks.values()], initial=0))
         begins = dict(zip(self._ranks, ends, strict=False))
-        self._late = list(accumulate([one.later for one in traced], initial=ends[-1]))
+        self._late = list(accumulate([1 + len(one.memory) for one in traced], initial=ends[-1]))
         self._steps = _ranges([(begins[name] + rank, rank) for name, rank in self._ranks.items()])
+        itemsizes = {name: size for one in traced for name, size in one.operands.itemsizes.items()}
+        self._itemsizes = np.repeat(
+            [itemsizes[name] for name in self._ranks], list(self._ranks.values())
+        )
         places = []
         fixed: list[tuple[int, int, int]] = []
         for number, one in enumerate(traced):
             ranges = [(begins[name], 2 * rank + 1) for name, rank in one.operands.ranks.items()]
-            places.append(_ranges([*ranges, (self._late[number], one.later)]))
+            places.append(_ranges([*ranges, (self._late[number], 1 + len(one.memory))]))
             fixed += [(number, places[-1][at], size) for at, size in one.fixed_sizes]
             ends = [begin + length for begin, length in ranges]
             fixed += [(number, at, flags) for at, flags in zip(ends, one.flags, strict=True)]
@@ -65,80 +70,136 @@ class _Joint:
         self._dims = ManyDims([one.table for one in traced], places)
         self._words = np.concatenate([one.words for one in traced])
         begins_of = list(accumulate([len(one.words) for one in traced], initial=0))
-        self._bytes = [8 * begin for begin in begins_of]
+        self._bytes = 8 * np.array(begins_of[:-1], np.int64)
+        self._own = np.array(self._late[:-1], np.int64)
         self._at = np.concatenate(
             [one.at + begin for one, begin in zip(traced, begins_of, strict=False)]
         )
         self._steps_of = np.repeat(np.arange(len(steps)), [len(many) for many in steps.values()])
         self._fixed_names = list(dict.fromkeys([n for one in traced for n in one.operands.fixed]))
         self._served: tuple[Any, list[Any], np.ndarray] | None = None
-        self._sizes, self._numbers = (
-            [slice(*ends) for ends in pairwise(accumulate(counts, initial=0))]
-            for counts in (
-                [len(one.table.values[0]) for one in traced],
-                [len(one.table.values[2]) for one in traced],
-            )
+        self._numbers = [
+            slice(*ends)
+            for ends in pairwise(accumulate([len(o.table.values[2]) for o in traced], initial=0))
+        ]
+        # Of all memory: the trace, its place in the row, what gives it, and places of its sizes.
+        self._makes: list[tuple[int, int, str, Any, Any, slice]] = []
+        scratch: list[tuple[int, int, int]] = []
+        at = 0
+        for number, one in enumerate(traced):
+            for place, (kind, first, second) in enumerate(one.memory, self._late[number] + 1):
+                end = at + len(sizes_of(kind, first, second))
+                if kind == "scratch":
+                    scratch.append((number, place, at))
+                else:
+                    self._makes.append((number, place, kind, first, second, slice(at, end)))
+                at = end
+        self._scratch_of, self._scratch_at, self._scratch_sizes = (
+            np.array(scratch, np.int64).reshape(-1, 3).T
         )
+        firsts = np.unique(self._scratch_of, return_index=True)[1]
+        counts = np.diff([*firsts, len(scratch)])
+        self._scratch_first = np.repeat(firsts, counts)
 
-    def bound(self, frame: Any) -> dict[int, tuple[Traced, Bound, _Call]]:
-        """The steps of a frame whose shapes the traces serve, by key."""
-        row = self._row(frame.arrays)
+    def bound(self, frame: Any) -> _BoundSteps | None:
+        """The steps of a frame whose shapes the traces serve."""
+        row = self._row(frame)
         if row is None:
-            return {}
+            return None
         try:
             return self._bound(frame, row)
         except OverflowError:
-            return {}
+            return None
 
-    def _row(self, arrays: Mapping[str, Any]) -> np.ndarray | None:
+    def _row(self, frame: Any) -> np.ndarray | None:
         """Sizes, steps in elements, addresses and flags of all variables; None where an array is
         none of NumPy, or lies between elements."""
         sizes: list[int] = []
-        itemsizes: list[int] = []
+        arrays, addresses = frame.arrays, frame.addresses
         for name in self._ranks:
             array = arrays[name]
-            if type(array) is not np.ndarray:
+            address = addresses.get(name)
+            if address is not None:
+                sizes += (*array.shape, *array.strides, address, FLAGS)
+            elif type(array) is np.ndarray:
+                sizes += (*array.shape, *array.strides, array.ctypes.data, flags_of(array))
+            else:
                 return None
-            sizes += array.shape
-            sizes += array.strides
-            sizes += array.ctypes.data, flags_of(array)
-            itemsizes += [array.itemsize] * array.ndim
         row = np.zeros(self._late[-1], np.int64)
         row[: len(sizes)] = sizes
-        row[self._steps], rests = np.divmod(row[self._steps], np.array(itemsizes, np.int64))
+        row[self._steps], rests = np.divmod(row[self._steps], self._itemsizes)
         return None if rests.any() else row
 
-    def _bound(self, frame: Any, row: np.ndarray) -> dict[int, tuple[Traced, Bound, _Call]]:
+    def _bound(self, frame: Any, row: np.ndarray) -> _BoundSteps:
         dims = self._dims
         numbers, met = dims.numbers(row)
         met[self._fixed_of[row[self._fixed_at] != self._fixed]] = False
-        chosen = (met & self._serving(frame)).nonzero()[0]
-        chosen = chosen[np.unique(self._steps_of[chosen], return_index=True)[1]].tolist()
-        sizes = dims.values[0].values(numbers).tolist()
+        met &= self._serving(frame)
+        chosen = met.nonzero()[0]
+        chosen = chosen[np.unique(self._steps_of[chosen], return_index=True)[1]]
         words = self._words.copy()
-        begin = words.ctypes.data
-        bound: list[Bound] = []
-        for number in chosen:
-            one = self._traced[number]
-            own = begin + self._bytes[number]
-            late = self._late[number]
-            row[late] = own
-            if one.later == 1:
-                bound.append(Bound(words, own, [], []))
-                continue
-            places, owners = one.memory(frame, iter(sizes[self._sizes[number]]))
-            row[late + 1 : late + 1 + len(places)] = [address for address, _ in places]
-            bound.append(Bound(words, own, places, owners))
+        row[self._own] = owns = words.ctypes.data + self._bytes
+        nbytes = np.zeros(len(row), np.int64)
+        owners = self._memory(frame, row, nbytes, dims.values[0].values(numbers), chosen)
         dims.put(row, numbers)
         words[self._at] = dims.values[1].values(numbers)
         given = dims.values[2].values(numbers).tolist()
         arrays = frame.arrays
-        found: dict[int, tuple[Traced, Bound, _Call]] = {}
-        for number, parts in zip(chosen, bound, strict=True):
-            one = self._traced[number]
-            call = one.call(parts, iter(given[self._numbers[number]]), arrays)
-            found[self._keys[number]] = one, parts, call
-        return found
+        # The mapping, not its arrays: the frame drops inputs that are large.
+        held = words, owners, arrays, self._traced
+        calls: dict[int, _Call] = {}
+        for number, own in zip(chosen.tolist(), owns[chosen].tolist(), strict=True):
+            given_one = iter(given[self._numbers[number]])
+            call = self._traced[number].call(own, given_one, arrays, held)
+            calls[self._keys[number]] = call
+
+        def trace_of(key: int) -> tuple[Traced, Bound]:
+            number = next(n for n in chosen.tolist() if self._keys[n] == key)
+            at = slice(self._late[number] + 1, self._late[number + 1])
+            places = list(zip(row[at].tolist(), nbytes[at].tolist(), strict=True))
+            return self._traced[number], Bound(int(owns[number]), places)
+
+        return _BoundSteps(calls, trace_of)
+
+    def _memory(
+        self, frame: Any, row: np.ndarray, nbytes: np.ndarray, sizes: np.ndarray, chosen: np.ndarray
+    ) -> list[Any]:
+        """Put the addresses of memory that steps have beside their arrays into a row, and its
+        bytes into another; the owners of what was made."""
+        served = np.zeros(self.count, bool)
+        served[chosen] = True
+        if len(self._scratch_of):
+            wanted = np.where(served[self._scratch_of], sizes[self._scratch_sizes], 0)
+            ends = np.cumsum(padded(wanted))
+            begins = ends - padded(wanted)
+            begins -= begins[self._scratch_first]
+            top = int((begins + wanted).max())
+            row[self._scratch_at] = begins + frame._pool.span(top)
+            nbytes[self._scratch_at] = wanted
+        owners: list[Any] = []
+        known: dict[Any, Any] = {}
+        given = sizes.tolist()
+        for number, place, kind, first, second, at in self._makes:
+            if not served[number]:
+                continue
+            if kind == "array":
+                key = first, *given[at]
+                array = known.get(key)
+                if array is None:
+                    array = known[key] = first(*given[at])
+                    owners.append(array)
+            elif kind == "held":
+                array = memory_of(first, second)
+                owners.append(array)
+            else:
+                make, name = first
+                thing = make(*second[:-1], tuple(given[at]))
+                owners.append(thing)
+                row[place] = getattr(thing, name)
+                continue
+            row[place] = array.ctypes.data
+            nbytes[place] = array.nbytes
+        return owners
 
     def _serving(self, frame: Any) -> np.ndarray:
         """Which traces are of the parameters and packed weights of a frame."""
@@ -152,6 +213,17 @@ class _Joint:
             # All at once: frames of several threads ask.
             self._served = known = state, arrays, np.array(serving, bool)
         return known[2]
+
+
+class _BoundSteps(NamedTuple):
+    """Steps that traces have bound.
+
+    Attributes:
+        calls: by key. trace_of: gives the trace of a key, and what it has bound.
+    """
+
+    calls: dict[int, _Call]
+    trace_of: Callable[[int], tuple[Traced, Bound]]
 
 
 def _ranges(ranges: Sequence[tuple[int, int]]) -> np.ndarray:
@@ -187,20 +259,21 @@ class StepTraces:
             return None
         if self._joint is None or self._joint.count < len(self.traced):
             self._joint = _Joint({0: self.traced})
-        return next((self.checked(frame, *one) for one in self._joint.bound(frame).values()), None)
+        found = self._joint.bound(frame)
+        if found is None or not found.calls:
+            return None
+        if frame.plan.options.verify:
+            self.check(frame, found, 0)
+        return found.calls[0]
 
-    def checked(self, frame: Any, traced: Traced, bound: Bound, call: _Call) -> _Call:
-        """A call that a trace has bound.
+    def check(self, frame: Any, found: _BoundSteps, key: int) -> None:
+        """Compare what a trace has bound with what the kernel binds.
 
         Raises:
-            RunError: with OPSCOPE_VERIFY=1, where the kernel binds the step to something else.
+            RunError: the kernel binds the step to something else.
         """
-        if frame.plan.options.verify:
-            self._check(traced, frame, bound, call)
-        return call
-
-    def _check(self, traced: Traced, frame: Any, bound: Bound, call: _Call) -> None:
-        if not traced.agrees(bound, call, BoundSteps._bind(frame, self._step)):
+        traced, bound = found.trace_of(key)
+        if not traced.agrees(bound, found.calls[key], BoundSteps._bind(frame, self._step)):
             raise RunError(self._disagreement(frame))
 
     def _disagreement(self, frame: Any) -> str:
@@ -233,7 +306,7 @@ class StepTraces:
             self._failed = True
             return
         again = _Joint({0: [traced]}).bound(frame)
-        if again and traced.agrees(again[0][1], again[0][2], call):
+        if again and again.calls and traced.agrees(again.trace_of(0)[1], again.calls[0], call):
             self.traced.append(traced)
             return
         self._failed = True
@@ -264,6 +337,9 @@ def bound(frame: Any) -> dict[int, _Call]:
     if known.joint is None or known.joint.count < count:
         known.joint = _Joint({key: list(one.traced) for key, one in known.items() if one})
     found = known.joint.bound(frame)
-    if not frame.plan.options.verify:
-        return {key: call for key, (_, _, call) in found.items()}
-    return {key: known[key].checked(frame, *one) for key, one in found.items()}
+    if found is None:
+        return {}
+    if frame.plan.options.verify:
+        for key in found.calls:
+            known[key].check(frame, found, key)
+    return found.calls

@@ -165,6 +165,8 @@ def bound_calls(
     held: Any,
 ) -> _Call:
     """The call of a step for other sizes; see `NativeCall.bound`."""
+    if len(parts) == 1:
+        return parts[0].bound(arrays, own, numbers, held)
     return in_order(*[part.bound(arrays, own, numbers, held) for part in parts])
 
 
@@ -176,8 +178,12 @@ def leaves(call: _Call) -> list[_Call]:
     return [call] if parts is None else [leaf for part in parts for leaf in leaves(part)]
 
 
-def same_calls(call: Any, other: Any) -> bool:
-    """Whether two functions of NumPy have the same arguments."""
+def same_calls(call: Any, other: Any, anywhere: Sequence[tuple[int, int]] = ()) -> bool:
+    """Whether two functions of NumPy have the same arguments.
+
+    Args:
+        anywhere: addresses and bytes of memory in whose place the other one may have any.
+    """
     if not isinstance(call, partial) or not isinstance(other, partial):
         return False
     ours, theirs = (one.args + tuple(one.keywords.values()) for one in (call, other))
@@ -185,24 +191,31 @@ def same_calls(call: Any, other: Any) -> bool:
         call.func == other.func
         and len(ours) == len(theirs)
         and call.keywords.keys() == other.keywords.keys()
-        and all(map(_same_argument, ours, theirs))
+        and all(_same_argument(*pair, anywhere) for pair in zip(ours, theirs, strict=True))
     )
 
 
-def _same_argument(one: Any, other: Any) -> bool:
+def _same_argument(one: Any, other: Any, anywhere: Sequence[tuple[int, int]]) -> bool:
     if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(_same_argument, one, other))
+        return len(one) == len(other) and all(
+            _same_argument(*pair, anywhere) for pair in zip(one, other, strict=True)
+        )
     if not isinstance(one, np.ndarray):
         return bool(one == other)
     return (
         isinstance(other, np.ndarray)
         and one.dtype == other.dtype
         and one.shape == other.shape
-        and one.ctypes.data == other.ctypes.data
+        and (one.ctypes.data == other.ctypes.data or is_within(one.ctypes.data, anywhere))
         and all(
             a == b for a, b, n in zip(one.strides, other.strides, one.shape, strict=True) if n > 1
         )
     )
+
+
+def is_within(address: int, places: Sequence[tuple[int, int]]) -> bool:
+    """Whether an address lies in memory of which addresses and bytes are given."""
+    return any(0 <= address - begin < nbytes for begin, nbytes in places)
 
 
 def _rows_of(task: ParallelTask, names: Mapping[int, str]) -> tuple[Any, Any, list[str]] | None:

@@ -30,12 +30,12 @@ from ..fusion.team import ParallelTask, task_of
 from ..ir.desc import INPUT
 from ..ir.infer import infer_one
 from .binding import BoundSteps
-from .plans.memory import memory_of, no_panels
+from .plans.memory import no_panels
 from .plans.plan import Plan, PlanStep
-from .traced_calls import bound_calls, leaves, same_calls, traced_calls
+from .traced_calls import bound_calls, is_within, leaves, same_calls, traced_calls
 
 _Call = Callable[[], Any]
-_FLAGS = ALIGNED | WRITEABLE
+FLAGS = ALIGNED | WRITEABLE
 """Those that the fields of a step depend on, as well as on sizes."""
 
 
@@ -198,11 +198,19 @@ class Trace:
         memory = [block.memory for block in blocks]
         return _TracedSeveral(blocks[0].name, address, len(blocks), memory)
 
-    def grid(self, counts: Sequence[Any], steps: Sequence[Any]) -> Any:
+    def grid(self, counts: Sequence[Any], steps: Sequence[Any], first: Any) -> Any:
         """See `arguments.grid`."""
-        if not any(isinstance(one, Dim) for one in (*counts, *steps)):
-            return grid_of(tuple(counts), tuple(steps))
-        return LaidGrid(counts, steps, self._later("grid", tuple(counts), tuple(steps)))
+        sizes = first, *counts, *steps
+        if not any(isinstance(one, Dim) for one in sizes):
+            return grid_of(*sizes)
+        return LaidGrid(counts, steps, first, self._later("array", grid_of, sizes))
+
+    def array(self, make: Callable[..., Any], dtype: Any, count: Any, sizes: Sequence[Any]) -> Any:
+        """See `arguments.made_array`."""
+        if not any(isinstance(one, Dim) for one in (count, *sizes)):
+            return make(*sizes)
+        address = self._later("array", make, tuple(sizes))
+        return Laid.side_by_side(np.dtype(dtype), (count,), address)
 
     def made(self, make: Callable[..., Any], names: Sequence[str], args: tuple[Any, ...]) -> Any:
         """See `arguments.made`."""
@@ -276,12 +284,14 @@ class Operands:
     frame.
 
     Attributes:
-        fixed: parameters and constants, which are arrays of all frames. ranks: of all others.
+        fixed: parameters and constants, which are arrays of all frames.
+        ranks, itemsizes: of all others.
     """
 
     def __init__(self, plan: Plan, step: PlanStep, arrays: Mapping[str, Any]) -> None:
         self.fixed: dict[str, Any] = {}
         self.ranks: dict[str, int] = {}
+        self.itemsizes: dict[str, int] = {}
         externals = set(plan.externals)
         for name in _variables(step):
             if name not in arrays:
@@ -291,6 +301,7 @@ class Operands:
                 self.fixed[name] = arrays[name]
             else:
                 self.ranks[name] = arrays[name].ndim
+                self.itemsizes[name] = arrays[name].itemsize
 
     def sizes(self, arrays: Mapping[str, Any]) -> list[int]:
         """Of all arrays in a row: sizes, steps in elements, address."""
@@ -333,21 +344,19 @@ class Operands:
 
 def flags_of(array: Any) -> int:
     """The flags of an array that the fields of a step depend on."""
-    return array.flags.num & _FLAGS
+    return array.flags.num & FLAGS
 
 
 class Bound(NamedTuple):
     """What a frame has of a traced step.
 
     Attributes:
-        words: of the structs of all steps. own: where those of this one lie.
-        places: address and bytes of the memory that it has beside its arrays. owners: of that.
+        own: where the words of its structs lie.
+        places: address and bytes of the memory that it has beside its arrays.
     """
 
-    words: np.ndarray
     own: int
     places: list[tuple[int, int]]
-    owners: list[Any]
 
 
 class Traced:
@@ -364,7 +373,8 @@ class Traced:
             `calls`.
         calls: what the step does.
         words: of the structs; others are computed, at the places `at`.
-        later: how many addresses come after the sizes: of the words, and of `memory`.
+        memory: what it has beside its arrays, whose addresses come after that of the words; of
+            each a kind, and what gives it.
 
     Raises:
         NotTracedError: it cannot be traced.
@@ -396,9 +406,8 @@ class Traced:
         late = range(len(trace.sizes), len(trace.sizes) + len(trace.later))
         if dims.pinned or dims.decided_by(late):
             raise NotTracedError("a decision that holds for these sizes alone")
-        self.later = len(trace.later)
-        self._memory = trace.later[1:]
-        numbers = [number for _, *given in self._memory for number in _sizes_of(*given)]
+        self.memory = trace.later[1:]
+        numbers = [number for one in self.memory for number in sizes_of(*one)]
         self.at = np.array([n for n, one in enumerate(trace.words) if isinstance(one, Dim)], int)
         self.table = Table(
             dims,
@@ -421,46 +430,14 @@ class Traced:
             getattr(kept, name)(*args) is answer for name, args, answer in self._asked or ()
         )
 
-    def memory(self, frame: Any, numbers: Iterator[int]) -> tuple[list[tuple[int, int]], list[Any]]:
-        """What the step has beside its arrays: memory, and what is made for its sizes.
-
-        Args:
-            numbers: of the sizes.
-
-        Returns:
-            Address and bytes of each, and owners.
-        """
-        places: list[tuple[int, int]] = []
-        owners: list[Any] = []
-        frame._pool.restart()
-        for kind, first, second in self._memory:
-            if kind == "scratch":
-                size = next(numbers)
-                places.append((frame._pool.place(size), size))
-                continue
-            if kind == "made":
-                made = first[0](*second[:-1], tuple([next(numbers) for _ in second[-1]]))
-                places.append((getattr(made, first[1]), 0))
-                owners.append(made)
-                continue
-            if kind == "held":
-                array = memory_of(first, second)
-            else:
-                shape = tuple([next(numbers) for _ in first])
-                array = grid_of(shape, tuple([next(numbers) for _ in second]))
-            places.append((array.ctypes.data, array.nbytes))
-            owners.append(array)
-        return places, owners
-
-    def call(self, bound: Bound, numbers: Iterator[int], arrays: Mapping[str, Any]) -> _Call:
+    def call(self, own: int, numbers: Iterator[int], arrays: Mapping[str, Any], held: Any) -> _Call:
         """The step, bound.
 
         Args:
-            bound: its structs and memory. numbers: of its calls. arrays: of the frame.
+            own: where the words of its structs lie. numbers: of its calls. arrays: of the frame.
+            held: owners of memory, this trace among them.
         """
-        # The mapping, not its arrays: the frame drops inputs that are large.
-        held = bound.words, bound.owners, arrays, self._owners
-        return bound_calls(self.calls, arrays, bound.own, numbers, held)
+        return bound_calls(self.calls, arrays, own, numbers, held)
 
     def agrees(self, bound: Bound, call: Any, other: Any) -> bool:
         """Whether a step is bound to the same by a trace and by its kernel: `call` and `other`."""
@@ -472,16 +449,16 @@ class Traced:
     def _agree(self, bound: Bound, call: Any, other: Any) -> bool:
         """As `agrees`, of one of the calls that it consists of."""
         ours, theirs = task_of(call), task_of(other)
+        later = list(zip(self.memory, bound.places, strict=True))
+        # Where no frame is being bound, each asks for other memory.
+        any_of = [place for (kind, *_), place in later if kind in ("held", "scratch")]
         if ours is None or theirs is None:
-            return ours is theirs and same_calls(call, other)
+            return ours is theirs and same_calls(call, other, any_of)
         if [one for one, _ in ours.items] != [one for one, _ in theirs.items]:
             return False
         own, size = bound.own, 8 * self._begins[-1]
         words = ctypes.string_at(own, size)
-        later = list(zip(self._memory, bound.places, strict=True))
-        # Where no frame is being bound, each asks for other memory.
-        any_of = [place for (kind, *_), place in later if kind in ("held", "scratch")]
-        grids = [place for (kind, *_), place in later if kind == "grid"]
+        alike = [place for (kind, *_), place in later if kind == "array"]
         # Two threads that make the same at the same time have one each.
         made = {address for (kind, *_), (address, _) in later if kind == "made"}
         pairs = [(a - own, b) for (_, a), (_, b) in zip(ours.items, theirs.items, strict=True)]
@@ -495,26 +472,26 @@ class Traced:
             ):
                 if mine == other_word or mine in made or at in self._made:
                     continue
-                if any(0 <= mine - begins < nbytes for begins, nbytes in any_of):
+                if is_within(mine, any_of):
                     continue
                 if 0 <= mine - own < size:
                     pairs.append((mine - own, other_word))
                 elif not any(
                     mine == begins
                     and ctypes.string_at(mine, nbytes) == ctypes.string_at(other_word, nbytes)
-                    for begins, nbytes in grids
+                    for begins, nbytes in alike
                 ):
                     return False
         return bool(ours.work == theirs.work)
 
 
-def _sizes_of(first: Any, second: Any) -> list[Any]:
+def sizes_of(kind: str, first: Any, second: Any) -> list[Any]:
     """The sizes of memory that a step asks for, or of what is made."""
-    if callable(second):  # held
+    if kind == "held":
         return []
-    if second is None:  # scratch
-        return list(first)
-    return [*first, *second] if not callable(first[0]) else list(second[-1])
+    if kind == "made":
+        return list(second[-1])
+    return list(first if kind == "scratch" else second)
 
 
 def _bound_to(

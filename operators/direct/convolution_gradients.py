@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.fusion.arguments import grid
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..conv.windows import Axis
 from .convolution_sums import (
@@ -19,10 +20,9 @@ from .convolution_sums import (
     add_sums,
     declines,
     parts_of,
-    places_of,
     without_padding,
 )
-from .images import Frame, Work, image, lanes, nothing, steps, suited, threads
+from .images import Frame, Image, Work, image, lanes, nothing, steps, suited, threads
 from .panels import pack
 from .tail import activation
 
@@ -123,23 +123,25 @@ def by_data(k: KernelArgs, work: Work, s: Shapes, grad: Any, w: Any, x_grad: Any
     phases = []
     for row, down in enumerate(taps[0]):
         for column, right in enumerate(taps[1]):
-            rows, columns = slice(row, None, s.down.stride), slice(column, None, s.right.stride)
             count = [
-                len(range(*part.indices(size)))
-                for part, size in zip((rows, columns), x_grad.shape[2:], strict=True)
+                -((first - size) // axis.stride)
+                for first, axis, size in zip(
+                    (row, column), (s.down, s.right), x_grad.shape[2:], strict=True
+                )
             ]
-            at = np.array([(dy + top) * seen.row + (dx + left) * seen.pixel
-                           for _, dy in down for _, dx in right], np.int64)  # fmt: skip
             numbers = np.array(
                 [ky * w.shape[3] + kx for ky, _ in down for kx, _ in right], np.int64
             )
-            high, wide = (np.arange(size, dtype=np.int64) for size in count)
-            pixels = high[:, None] * seen.row + wide * seen.pixel
+            *_, below, beside = steps(x_grad)
             phase = Phase(
-                at,
+                _tap_places(down, right, seen, top, left),
                 pack(k, work, w, 0 if s.deep else 1, numbers),
-                pixels.reshape(-1),
-                places_of(x_grad, rows, columns),
+                grid(count, (seen.row, seen.pixel)),
+                grid(
+                    count,
+                    (s.down.stride * below, s.right.stride * beside),
+                    row * below + column * beside,
+                ),
             )
             reach = [_reach(shift, count[0], grad.shape[2]) for _, shift in down]
             phases += without_padding(phase, reach, count[0]) if right else [phase]
@@ -148,10 +150,28 @@ def by_data(k: KernelArgs, work: Work, s: Shapes, grad: Any, w: Any, x_grad: Any
     add_sums(k, work, seen, phases, seen.pixel, into, Ends(None), (parts, False), depth)
 
 
+def _tap_places(
+    down: Sequence[tuple[int, int]],
+    right: Sequence[tuple[int, int]],
+    seen: Image,
+    top: int,
+    left: int,
+) -> Any:
+    """Where taps lie in the image, row by row; see `_taps`."""
+    if not down or not right:
+        return np.zeros(0, np.int64)
+    (first_row, row), (first_column, column) = (
+        (taps[0][1], taps[1][1] - taps[0][1] if len(taps) > 1 else 0) for taps in (down, right)
+    )
+    first = (first_row + top) * seen.row + (first_column + left) * seen.pixel
+    return grid((len(down), len(right)), (row * seen.row, column * seen.pixel), first)
+
+
 def _taps(axis: Axis, rest: int) -> list[tuple[int, int]]:
-    """The taps that reach places of that remainder: number, and position less place // stride."""
+    """The taps that reach places of that remainder, the last one first, as their positions then
+    come in order: number, and position less place // stride."""
     taps = []
-    for tap in range(axis.kernel):
+    for tap in reversed(range(axis.kernel)):
         # Of places with this remainder only every stride-th tap meets a position.
         distance = rest + axis.before - tap * axis.dilation
         if distance % axis.stride == 0:

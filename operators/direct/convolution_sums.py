@@ -173,13 +173,6 @@ def parts_of(batch: int, work: int) -> int:
     return max(1, min(8 * threads() // batch, work // _PART))
 
 
-def places_of(array: Any, rows: slice, columns: slice) -> np.ndarray:
-    """Places of an image's pixels, some rows and columns of it."""
-    *_, down, right = steps(array)
-    height, width = (np.arange(size, dtype=np.int64) for size in array.shape[2:])
-    return (height[rows, None] * down + width[columns] * right).reshape(-1)
-
-
 def add_sums(
     k: KernelArgs,
     work: Work,

@@ -6,12 +6,13 @@ attributes alone. Its winners have another layout than in the plain kernels.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...framework.fusion import native
-from ...framework.fusion.arguments import Block
+from ...framework.fusion.arguments import Block, made_array
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying, is_read
@@ -140,16 +141,34 @@ def _rows_of(k: KernelArgs, work: Work, array: Any, *, copy: bool) -> Any:
 
 def _factors(k: KernelArgs, axes: tuple[Axis, Axis], large: Any, small: Any) -> list[Any]:
     """1 / number of places that each row and each column of windows averages over."""
-    factors = []
+    make = partial(_means, large.dtype, bool(k.attrs["count_include_pad"]))
     sizes = zip(axes, _lift(large).shape[2:], _lift(small).shape[2:], strict=True)
-    for axis, size, count in sizes:
-        start = np.arange(count) * axis.stride - axis.before
-        end = np.minimum(start + axis.kernel, size + axis.after)
-        if not k.attrs["count_include_pad"]:
-            start = np.maximum(start, 0)
-            end = np.minimum(end, size)
-        factors.append((1 / (end - start)).astype(large.dtype))
-    return factors
+    return [
+        made_array(
+            *(make, large.dtype, count, count),
+            *(axis.stride, axis.kernel, axis.before, axis.after, size),
+        )
+        for axis, size, count in sizes
+    ]
+
+
+def _means(
+    dtype: np.dtype,
+    pads: bool,
+    count: int,
+    stride: int,
+    kernel: int,
+    before: int,
+    after: int,
+    size: int,
+) -> np.ndarray:
+    """The factors of one axis, which may count its padding."""
+    start = np.arange(count) * stride - before
+    end = np.minimum(start + kernel, size + after)
+    if not pads:
+        start = np.maximum(start, 0)
+        end = np.minimum(end, size)
+    return (1 / (end - start)).astype(dtype)
 
 
 def max_pool(k: KernelArgs) -> Call | None:

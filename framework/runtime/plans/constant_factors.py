@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...fusion.prepared import Prepared
-from ...ir.desc import INPUT
 from .plan import Plan
 
 _USES = 4
@@ -23,20 +22,21 @@ def constant_factors(plan: Plan, arrays: Mapping[str, Any]) -> Prepared | None:
     Args:
         arrays: of the variables that the plan reads from outside.
     """
-    uses = plan.steps.factors
-    if not uses:
-        return None
-    views = plan.views
-    written = plan.steps.written
-    written |= {base for name, base in views.items() if name in written}
-    factors = []
-    for name in plan.externals:
-        declared = plan.declared.get(name)
-        given = declared is None or declared.kind == INPUT  # may be another array in the next run
-        if uses[name] >= _USES and not given and name not in written and name not in views:
-            factors.append(arrays[name])
-    if not factors:
+    names = plan.steps.fact("constant factors", lambda: _constant_factors(plan))
+    if not names:
         return None
     prepared = Prepared(in_loop=False)
-    prepared.declare(factors)
+    prepared.declare([arrays[name] for name in names])
     return prepared
+
+
+def _constant_factors(plan: Plan) -> list[str]:
+    uses, views = plan.steps.factors, plan.views
+    written = plan.steps.written
+    written |= {base for name, base in views.items() if name in written}
+    given = set(plan.fed)  # may be another array in the next run
+    return [
+        name
+        for name in plan.externals
+        if uses[name] >= _USES and not (name in given or name in written or name in views)
+    ]

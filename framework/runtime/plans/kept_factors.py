@@ -162,6 +162,21 @@ def written_variables(plan: Plan, scope: Scope) -> Sequence[Variable]:
     return [one for one in variables if _suits(one.inner)]
 
 
+def _weights(plan: Plan) -> list[tuple[int, str]]:
+    """The variables from outside whose arrays stay: their numbers and names."""
+    declared = plan.declared
+    # Writing through a view moves no stamp of the base; inputs are other arrays in the next run.
+    viewed = {var.view.base for var in declared.values() if var.view is not None}
+    return [
+        (number, name)
+        for number, name in enumerate(plan.externals)
+        if name in declared
+        and declared[name].kind != INPUT
+        and declared[name].view is None
+        and name not in viewed
+    ]
+
+
 def _suits(array: Any) -> bool:
     """Whether an array may be worth packing: a matrix, or the filters of a convolution."""
     if type(array) is not np.ndarray or array.ndim < 2:
@@ -175,18 +190,11 @@ def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kep
     # Where updates run the weights change with every run, and packing would never pay.
     if not plan.options.keep_packed or not plan.steps.are_forward:
         return None
-    viewed = {var.view.base for var in plan.declared.values() if var.view is not None}
+    variables = externals_of(plan.externals, scope).variables
     factors = {}
-    names = plan.externals
-    for name, variable in zip(names, externals_of(names, scope).variables, strict=True):
-        declared = plan.declared.get(name)
-        array = variable.inner
-        if declared is None or declared.kind == INPUT or declared.view is not None:
-            continue  # may be another array in the next run
-        # Writing through a view moves no stamp of the base.
-        if name in viewed or variable in written or variable.exposed:
-            continue
-        if _suits(array):
+    for number, name in plan.steps.fact("kept factors", lambda: _weights(plan)):
+        variable = variables[number]
+        if _suits(variable.inner) and not variable.exposed and variable not in written:
             factors[name] = variable
     if not factors:
         return None

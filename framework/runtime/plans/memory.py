@@ -85,8 +85,9 @@ class ScratchPool:
         block, start = self._room(math.prod(shape) * dtype.itemsize)
         return as_view(block[start:], (shape, dtype))
 
-    def place(self, nbytes: int) -> int:
-        """The address of so many bytes, on the host."""
+    def span(self, nbytes: int) -> int:
+        """The address of so many bytes, on the host, for one operator."""
+        self.restart()
         block, start = self._room(nbytes)
         return block.ctypes.data + start
 
@@ -109,13 +110,16 @@ class ScratchPool:
         return self._blocks[self._block], start
 
 
-def padded(size: int) -> int:
+def padded(size: Any) -> Any:
+    """Bytes of a block for so many, or for each of an array of sizes."""
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
 def as_view(block: Any, spec: ArraySpec, *, channels_last: bool = False) -> Any:
     """An array of a shape and dtype in the first bytes of a block of memory."""
     shape, dtype = spec
+    if type(block) is np.ndarray and not channels_last:
+        return np.ndarray(shape, dtype, block)
     size = math.prod(shape) * dtype.itemsize
     if channels_last:
         stored = block[:size].view(dtype).reshape(shape[0], *shape[2:], shape[1])

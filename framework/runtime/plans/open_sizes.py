@@ -57,8 +57,10 @@ class OpenSizes:
 
     def specs(self, known: Specs) -> list[ArraySpec] | None:
         """What follows from other sizes; None where it is to be computed again."""
-        if any([known[name] != spec for name, spec in self._fixed.items()]):
-            return None
+        for name, spec in self._fixed.items():
+            own = known[name]  # the same one, but where the variable holds another array
+            if own is not spec and own != spec:
+                return None
         row: list[int] = []
         for name, (rank, dtype) in self._open.items():
             shape, own = known[name]

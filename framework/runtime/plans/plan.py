@@ -123,6 +123,21 @@ class Plan:
         """Variables that views are cut out of."""
         return frozenset(self.views.values())
 
+    @property
+    def fed(self) -> list[str]:
+        """Inputs: variables from outside of which a run may bring other arrays."""
+        return self.steps.fact("fed", lambda: [n for n in self.externals if self._is_fed(n)])
+
+    def _is_fed(self, name: str) -> bool:
+        declared = self.declared.get(name)
+        return declared is None or declared.kind == INPUT
+
+    @property
+    def own(self) -> list[str]:
+        """Variables of which a frame has arrays that no other frame shares, temporaries aside."""
+        results = self.live_out.difference(self.externals)
+        return self.steps.fact("own", lambda: [*self.fed, *results])
+
     def nbytes(self, name: str) -> int:
         return nbytes_of(self.specs[name])
 

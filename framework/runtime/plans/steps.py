@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,16 @@ class PlanStep:
 
 class Steps(list[PlanStep]):
     """The steps of a plan in order, which plans for other shapes share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._facts: dict[str, Any] = {}
+
+    def fact(self, name: str, find: Callable[[], Any]) -> Any:
+        """What holds for all plans of the steps, whatever the shapes are: found once."""
+        if name not in self._facts:
+            self._facts[name] = find()
+        return self._facts[name]
 
     @cached_property
     def read(self) -> frozenset[str]:

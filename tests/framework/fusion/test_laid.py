@@ -91,9 +91,11 @@ def test_elements_are_not_there() -> None:
 
 
 def test_a_grid_knows_its_end_and_size() -> None:
-    for counts, steps in (((3, 4), (10, 2)), ((5,), (7,)), ((1, 1), (3, 3))):
-        places = grid_of(counts, steps)
-        grid = LaidGrid(counts, steps, 64)
+    for counts, steps in (((3, 4), (10, 2)), ((3, 4), (8, 2)), ((5,), (7,)), ((1, 1), (3, 3))):
+        places = grid_of(2, *counts, *steps)
+        grid = LaidGrid(counts, steps, 2, 64)
         assert grid.size == places.size and grid.end == places.max() + 1
+        wanted = 2 + np.tensordot(steps, np.indices(counts), 1).reshape(-1)
+        np.testing.assert_array_equal(places, wanted)
     with pytest.raises(NotTracedError):
-        LaidGrid((3,), (-1,), 64)
+        LaidGrid((3,), (-1,), 0, 64)

@@ -24,7 +24,7 @@ from shape_nets import results
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each step that a trace bound agrees with its kernel; all steps are traced."""
     found: list[bool] = []
-    check = rebinding.StepTraces._check
+    check = rebinding.StepTraces.check
 
     def noted(*args: Any) -> None:
         found.append(False)
@@ -32,7 +32,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         found[-1] = True
 
     monkeypatch.setattr(executor, "_SLOW", 0.0)
-    monkeypatch.setattr(rebinding.StepTraces, "_check", noted)
+    monkeypatch.setattr(rebinding.StepTraces, "check", noted)
     monkeypatch.setenv("OPSCOPE_VERIFY", "1")
     return found
 
@@ -63,6 +63,8 @@ def image_net() -> tuple[NetBuilder, str]:
     h = b.hard_swish(b.conv2d(h, filters=16, kernel=3, padding=1, groups=16))
     h = b.conv2d(h, filters=24, kernel=1)
     h = b.add(h, b.sigmoid(b.conv2d(h, filters=24, kernel=5, padding=2)))
+    h = b.avg_pool2d(h, kernel=3, stride=2, padding=1, ceil_mode=True, count_include_pad=False)
+    h = b.conv_transpose2d(h, filters=16, kernel=2, stride=2)
     h = b.max_pool2d(b.relu(b.conv2d(h, filters=8, kernel=3, padding=1)), kernel=2)
     return b, b.global_avg_pool(h).name
 
@@ -99,7 +101,7 @@ def test_scopes_have_panels_of_their_own(
     b.initialize(parent, OpContext(seed=0))
     scopes = [Scope(parent=parent) for _ in range(2)]
     held: list[list[int]] = [[], []]
-    asked = tracing.memory_of
+    asked = rebinding.memory_of
     rng = np.random.default_rng(0)
     for size in SIZES[:4]:
         for scope, found in zip(scopes, held, strict=True):
@@ -109,7 +111,7 @@ def test_scopes_have_panels_of_their_own(
                 found.append(memory.ctypes.data)
                 return memory
 
-            monkeypatch.setattr(tracing, "memory_of", noted)
+            monkeypatch.setattr(rebinding, "memory_of", noted)
             scope.feed({"x": rng.normal(size=(1, 3, *size)).astype(np.float32)})
             b.net.run(scope, OpContext(train=False, live_out=[out]))
     assert checked and all(checked)
