@@ -29,7 +29,7 @@ from ..ir.kernel_args import RunState
 from ..ir.operation import Operator
 from .binding import BoundSteps, FusedBinder
 from .externals import externals_of
-from .plans.constant_factors import constant_factors
+from .plans.constant_factors import constant_factors, prepared_factors
 from .plans.kept_factors import kept_factors, written_variables
 from .plans.memory import (
     NoMemoryError,
@@ -51,6 +51,8 @@ _SMALL_RUN = 1 << 28
 """Bytes; smaller runs are not compared with the limit."""
 _SLOW = 3e-6
 """Seconds of binding a step from which its structs are computed for shapes that follow."""
+_MANY = 256
+"""Steps to be bound from which it is worth looking for alike ones."""
 _LARGE = 4096
 """Elements of the largest array from which NumPy's BLAS may use threads: its products use them from
 2^18 multiplications on."""
@@ -326,15 +328,16 @@ class Frame(BoundSteps):
         super().__init__(plan, scope, place, train, *kernels, fused)
         if place.kind == "cpu":
             self._writes = written_variables(plan, scope)
-            self.prepared = constant_factors(plan, self.arrays)
-            self.makes_lists = self.prepared is not None and plan.options.fuse
+            self.kept = kept_factors(plan, scope, self._writes)
+            self._dropped = 0 if self.kept is None else len(self.kept.dropped)
+            factors = constant_factors(plan)
+            self.makes_lists = bool(factors) and plan.options.fuse
+            # What stays packed from run to run is not packed before each of them.
+            self.prepared = prepared_factors([self.arrays[name] for name in factors], self.kept)
             # In lists every call that is not C would end the list, so cheap operators are compiled
             # as well.
             self.least_cost = 0 if self.makes_lists else self.least_cost
-            if self.prepared is None:
-                self.kept = kept_factors(plan, scope, self._writes)
-                self._dropped = 0 if self.kept is None else len(self.kept.dropped)
-            if plan.options.rebind and not (self.prepared or self.joined or plan.views):
+            if plan.options.rebind and not (self.joined or plan.views):
                 self.traces = plan.traces.setdefault(scope.root, Traces())
         else:
             self._computed = [self._values.variable(name) for name in plan.live_out]
@@ -371,7 +374,12 @@ class Frame(BoundSteps):
             from .rebinding import bound  # for nets that come with several shapes
 
             traced = bound(self)
-        self.calls = [traced.get(id(step)) or self._by_kernel(step) for step in self.plan.steps]
+        steps = self.plan.steps
+        if self.traces is not None and len(steps) - len(traced) >= _MANY:
+            from .alike import bind_alike  # for nets of many layers
+
+            traced = {**traced, **bind_alike(self, traced)}
+        self.calls = [traced.get(id(step)) or self._by_kernel(step) for step in steps]
 
     def _bind(self, step: PlanStep) -> Callable[[], Any]:
         traces = None if self.traces is None else self.traces.get(id(step))

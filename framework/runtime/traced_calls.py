@@ -37,6 +37,7 @@ class NativeCall:
     Attributes:
         numbers: what `bound` is given, for the sizes at hand: the work.
         items: functions, and bytes from the begin of the words to their arguments.
+        reads: variables whose arrays `bound` is to be given.
     """
 
     def __init__(self, task: ParallelTask, own: Dim, names: Mapping[int, str]) -> None:
@@ -50,6 +51,7 @@ class NativeCall:
                 raise NotTracedError("an argument that was bound before")
             self.items.append((function, away))
         self._rows = _rows_of(task, names)
+        self.reads = [] if self._rows is None else self._rows[-1]
         self._short = task.short
 
     def bound(
@@ -82,6 +84,7 @@ class NumpyCall:
         if not isinstance(call, partial) or not _is_of_numpy(call.func):
             raise NotTracedError("a function of Python")
         self._fixed = fixed
+        self.reads: list[str] = []
         self.numbers: list[Any] = []
         self._function = call.func
         self._given = [self._argument(one) for one in call.args]

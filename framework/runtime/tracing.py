@@ -26,8 +26,8 @@ from ..base.sizes.dims import Dim, Dims
 from ..base.sizes.many_dims import Table
 from ..fusion.arguments import TRACING, Block, Layout, NotTracedError, Several, grid_of
 from ..fusion.laid import Laid, LaidGrid
+from ..fusion.prepared import Prepared
 from ..fusion.team import ParallelTask, task_of
-from ..ir.desc import INPUT
 from ..ir.infer import infer_one
 from .binding import BoundSteps
 from .plans.memory import no_panels
@@ -131,6 +131,28 @@ class _Queries:
         answer = getattr(self._kept, name)(*args)
         self.asked.append((name, args, answer))
         return answer
+
+
+class _PreparedHere:
+    """Weights that each run packs, in memory that a frame has alone: no trace knows it.
+
+    Attributes:
+        in_loop: see `Prepared`.
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.in_loop = prepared.in_loop
+        self._prepared = prepared
+
+    def holds(self, array: Any) -> bool:
+        """See `Prepared.holds`; what is traced is no weight."""
+        return type(array) is not Laid and self._prepared.holds(array)
+
+    def get(self, *args: Any) -> Any:
+        """See `Prepared.get`."""
+        raise NotTracedError("weights that each run packs")
+
+    buffer = get
 
 
 class Trace:
@@ -261,7 +283,9 @@ class _TracedSteps(BoundSteps):
         )
         self.queries = None if frame.kept is None else _Queries(frame.kept)
         self.kept = cast(Any, self.queries)
+        self.prepared = None if frame.prepared is None else _PreparedHere(frame.prepared)
         self.least_cost = frame.least_cost
+        self.makes_lists = frame.makes_lists
 
     def offsets(self, name: str) -> tuple[np.ndarray, ...]:
         """See `BoundSteps.offsets`; where rows are of sequences, kernels look at their numbers."""
@@ -274,7 +298,8 @@ def _shares_nothing(memory: Any, key: Any) -> None:
     raise NotTracedError("memory that frames share")
 
 
-def _variables(step: PlanStep) -> list[str]:
+def variables_of(step: PlanStep) -> list[str]:
+    """All variables of a step's operators, each once."""
     names = [name for op in step.operators for name in (*op.input_vars(), *op.output_vars())]
     return list(dict.fromkeys(names))
 
@@ -292,16 +317,19 @@ class Operands:
         self.fixed: dict[str, Any] = {}
         self.ranks: dict[str, int] = {}
         self.itemsizes: dict[str, int] = {}
-        externals = set(plan.externals)
-        for name in _variables(step):
+        self._plan = plan
+        for name in variables_of(step):
             if name not in arrays:
                 continue
-            declared = plan.declared.get(name)
-            if name in externals and declared is not None and declared.kind != INPUT:
+            if self.is_fixed(name):
                 self.fixed[name] = arrays[name]
             else:
                 self.ranks[name] = arrays[name].ndim
                 self.itemsizes[name] = arrays[name].itemsize
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether a variable has the same array in all frames."""
+        return name in self._plan.fixed
 
     def sizes(self, arrays: Mapping[str, Any]) -> list[int]:
         """Of all arrays in a row: sizes, steps in elements, address."""

@@ -15,7 +15,7 @@ _WHOLE = np.dtype(np.int64)
 
 
 class Sums:
-    """Polynomials over a row of numbers, of which the first is 1.
+    """Polynomials over a row of numbers, of which the first is 1, or over a matrix of such columns.
 
     Args:
         factors [terms], places [depth, terms]: each term is a factor times the numbers at its
@@ -67,14 +67,15 @@ class Sums:
             OverflowError: one might be too large.
         """
         if not len(self):
-            return np.zeros(0, _WHOLE)
+            return np.zeros((0, *numbers.shape[1:]), _WHOLE)
         terms = self._terms(numbers)
         if np.abs(self._terms(numbers.astype(np.float64))).max() > _MOST:
             raise OverflowError("a polynomial of sizes")
         return np.add.reduceat(terms, self._begins)
 
     def _terms(self, numbers: np.ndarray) -> np.ndarray:
-        terms = self._factors * numbers[self._places[0]]
+        # Transposed: the factors are of the first axis.
+        terms = (self._factors * numbers[self._places[0]].T).T
         for places in self._places[1:]:
             terms *= numbers[places]
         return terms
@@ -167,19 +168,26 @@ class ManyDims:
         Raises:
             OverflowError: one might be too large.
         """
-        numbers = np.ones(self._count, _WHOLE)
+        cases = sizes.shape[1:]
+        numbers = np.ones((self._count, *cases), _WHOLE)
         self.put(sizes, numbers)
-        met = np.ones(self._parts, bool)
+        met = np.ones((self._parts, *cases), bool)
         for at, rest, by, parts in self._levels:
             divisors = by.values(numbers)
             if not divisors.all():
-                met[parts[divisors == 0]] = False
+                self._refuse(met, parts, divisors == 0)
                 divisors[divisors == 0] = 1
             numbers[at] = rest.values(numbers) // divisors
         values = self._conditions.values(numbers)
-        holds = np.where(self._at_least, values >= 0, (values == 0) == self._equal)
-        met[self._of[~holds]] = False
+        holds = np.where(self._at_least, values.T >= 0, (values.T == 0) == self._equal).T
+        self._refuse(met, self._of, ~holds)
         return numbers, met
+
+    @staticmethod
+    def _refuse(met: np.ndarray, parts: np.ndarray, wrong: np.ndarray) -> None:
+        """Note of which tables something is wrong, in which cases."""
+        at, *cases = wrong.nonzero()
+        met[(parts[at], *cases)] = False
 
     def put(self, sizes: np.ndarray, numbers: np.ndarray) -> None:
         """Put sizes on which no condition and no quotient depends, into the numbers."""

@@ -6,27 +6,33 @@ nnet3 are laid out step by step in the list of operators, so that their weights 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from ...fusion.prepared import Prepared
+from .kept_factors import Kept
 from .plan import Plan
 
 _USES = 4
 """Products that must share a factor: packing takes as long as some 50 rows of a product save."""
 
 
-def constant_factors(plan: Plan, arrays: Mapping[str, Any]) -> Prepared | None:
-    """The memory for packed factors of a plan's products; None where packing does not pay.
+def constant_factors(plan: Plan) -> list[str]:
+    """The variables that so many products of a plan read that packing them pays."""
+    return plan.steps.fact("constant factors", lambda: _constant_factors(plan))
+
+
+def prepared_factors(arrays: Iterable[Any], kept: Kept | None) -> Prepared | None:
+    """The memory for packed factors of a run; None where there are none.
 
     Args:
-        arrays: of the variables that the plan reads from outside.
+        arrays: of the constant factors. kept: those that stay packed from run to run.
     """
-    names = plan.steps.fact("constant factors", lambda: _constant_factors(plan))
-    if not names:
+    left = [array for array in arrays if kept is None or not kept.holds(array)]
+    if not left:
         return None
     prepared = Prepared(in_loop=False)
-    prepared.declare([arrays[name] for name in names])
+    prepared.declare(left)
     return prepared
 
 

@@ -133,6 +133,12 @@ class Plan:
         return declared is None or declared.kind == INPUT
 
     @property
+    def fixed(self) -> frozenset[str]:
+        """Parameters, states and constants: variables from outside whose arrays stay."""
+        find = self.steps.fact
+        return find("fixed", lambda: frozenset(self.externals).difference(self.fed))
+
+    @property
     def own(self) -> list[str]:
         """Variables of which a frame has arrays that no other frame shares, temporaries aside."""
         results = self.live_out.difference(self.externals)
