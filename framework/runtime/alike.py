@@ -223,7 +223,7 @@ class _Kind:
                 owners.append(memory_of(first, second))
                 places.append((owners[-1].ctypes.data, owners[-1].nbytes))
             else:
-                raise NotTracedError("what is made for sizes, of which none varies")
+                raise NotTracedError("memory that depends on sizes, where none varies")
         return places, owners
 
     def bound(self, number: int) -> Bound:

@@ -83,6 +83,16 @@ class AtOnce:
         """See `Call.evaluate`."""
         return self._engine.evaluate(node, env)
 
+    def following(
+        self,
+        make: Callable[..., np.ndarray],
+        shape: Sequence[Any],
+        dtype: Any,
+        sizes: Sequence[Any],
+    ) -> Value:
+        """See `Call.following`; no size varies here."""
+        raise NotHere
+
     def emit(
         self,
         op_type: str,

@@ -62,12 +62,43 @@ class Value:
         return self.dtype.kind == "f" or self.dtype.name == "bfloat16"
 
 
+@dataclass(frozen=True)
+class Share:
+    """A share of a size that may vary: number / by, as sizes times fractions are."""
+
+    number: Any
+    by: int
+
+    def __add__(self, other: Share) -> Share:
+        return Share(self.number * other.by + other.number * self.by, self.by * other.by)
+
+    def __sub__(self, other: Share) -> Share:
+        return Share(self.number * other.by - other.number * self.by, self.by * other.by)
+
+    def __mul__(self, other: Share) -> Share:
+        return Share(self.number * other.number, self.by * other.by)
+
+    def __truediv__(self, other: Share) -> Share:
+        if isinstance(other.number, Dim) or other.number <= 0:
+            raise NotHere
+        return Share(self.number * other.by, self.by * other.number)
+
+    def __float__(self) -> float:
+        return float(self.number) / self.by
+
+    @property
+    def whole(self) -> Any:
+        """The number without its fraction."""
+        number = self.number
+        return number // self.by if number >= 0 else -(-number // self.by)
+
+
 class Sizes(Value):
-    """Whole numbers that follow from sizes which may vary.
+    """Numbers that follow from sizes which may vary.
 
     Attributes:
-        sizes: numbers and `Dim`s, an array of objects. `array` has them as plain numbers: what
-            reads that holds for these sizes alone.
+        sizes: numbers, `Dim`s, and of floats `Share`s, an array of objects. `array` has them as
+            plain numbers: what reads that holds for these sizes alone.
     """
 
     def __init__(self, sizes: np.ndarray, dtype: Any) -> None:
@@ -90,9 +121,13 @@ class Sizes(Value):
 def constant_of(array: Any, dtype: Any = None) -> Value:
     """Numbers as a value; `Sizes` where some of them may vary."""
     found = array_of(array)
-    if found.dtype == object and any(isinstance(one, Dim) for one in found.flat):
-        if dtype is None or np.dtype(dtype).kind in "iu":
-            return Sizes(found, dtype or np.int64)
+    if found.dtype == object and any(isinstance(one, (Dim, Share)) for one in found.flat):
+        kind = "i" if dtype is None else np.dtype(dtype).kind
+        if kind in "iu":
+            numbers = [one.whole if isinstance(one, Share) else one for one in found.flat]
+            return Sizes(np.fromiter(numbers, object).reshape(found.shape), dtype or np.int64)
+        if kind == "f":
+            return Sizes(found, dtype)
     found = np.asarray(array, dtype)
     return Value("", found.shape, found.dtype, found)
 
@@ -129,7 +164,7 @@ class Attributes:
     def __init__(self, node: Node, where: str) -> None:
         self.node = node
         self.version = node.version
-        self._where = where
+        self.where = where
 
     @property
     def ours(self) -> Name:
@@ -190,12 +225,12 @@ class Attributes:
 
     def fail(self, why: str) -> NoReturn:
         """Refuse the node."""
-        raise FormatError(f"{self._where}: {self.node.title()}: {why}")
+        raise FormatError(f"{self.where}: {self.node.title()}: {why}")
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front."""
         if not -rank <= axis < max(rank, 1):
-            raise RunError(f"{self._where}: {self.node.title()}: axis {axis} of {rank} dimensions")
+            raise RunError(f"{self.where}: {self.node.title()}: axis {axis} of {rank} dimensions")
         return axis % max(rank, 1)
 
 
@@ -227,6 +262,14 @@ class Emits(Protocol):
 
     def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]: ...
 
+    def following(
+        self,
+        make: Callable[..., np.ndarray],
+        shape: Sequence[Any],
+        dtype: Any,
+        sizes: Sequence[Any],
+    ) -> Value: ...
+
 
 class Call(Attributes):
     """A node that becomes operators of a net."""
@@ -246,7 +289,7 @@ class Call(Attributes):
 
     def like(self, node: Node, inputs: Sequence[Value | None]) -> Call:
         """A call of another node, whose operators go where those of this one do."""
-        return Call(node, self._where, inputs, self._stage)
+        return Call(node, self.where, inputs, self._stage)
 
     def get(self, number: int) -> Value | None:
         """An input; None where it is left out."""
@@ -254,7 +297,7 @@ class Call(Attributes):
 
     def with_first(self, value: Value) -> Call:
         """The same call of another first input."""
-        return Call(self.node, self._where, [value, *self.inputs[1:]], self._stage)
+        return Call(self.node, self.where, [value, *self.inputs[1:]], self._stage)
 
     def evaluate(self, env: Mapping[str, Any]) -> Sequence[Any]:
         """The outputs of the node on the host, for arrays by the names of its inputs."""
@@ -310,6 +353,19 @@ class Call(Attributes):
         """A constant."""
         return constant_of(array, dtype)
 
+    def following(
+        self, make: Callable[..., np.ndarray], shape: Sequence[Any], dtype: Any, *sizes: Any
+    ) -> Value:
+        """An array that follows from sizes, which may vary: it is made when the net comes with
+        others.
+
+        Args:
+            make: gives it, by the sizes as numbers. shape: of it, in terms of the sizes.
+        """
+        if not any(isinstance(one, Dim) for one in (*shape, *sizes)):
+            return self.const(make(*sizes), dtype)
+        return self._stage.following(make, shape, dtype, sizes)
+
     def cast(self, value: Value, dtype: Any) -> Value:
         """A value of another dtype."""
         dtype = np.dtype(dtype)
@@ -346,6 +402,7 @@ class Kind:
     Attributes:
         evaluate: on the host, by NumPy. lower: by operators of a net. expand: by other nodes.
         of_integers: by operators of a net, where integers stand for its inputs; else it gives None.
+        follows: by arrays that follow from sizes which may vary, where its inputs are such sizes.
         is_random: two runs differ.
         takes_sizes: whether `evaluate` computes with sizes that may vary as with numbers.
     """
@@ -354,6 +411,7 @@ class Kind:
     lower: Lower | None = None
     expand: Expand | None = None
     of_integers: Lower | None = None
+    follows: Lower | None = None
     is_random: bool = False
     takes_sizes: bool = False
 
@@ -415,6 +473,12 @@ def of_integers(*names: str, domain: str = "") -> Callable[[_L], _L]:
     """Decorator: how operators become those of a net where integers stand for their inputs."""
 
     return _rules(names, domain, "of_integers")
+
+
+def follows(*names: str, domain: str = "") -> Callable[[_L], _L]:
+    """Decorator: how operators are computed where their inputs are sizes which may vary."""
+
+    return _rules(names, domain, "follows")
 
 
 def expands(*names: str, domain: str = "") -> Callable[[_X], _X]:

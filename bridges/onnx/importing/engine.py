@@ -165,6 +165,12 @@ class _Ready:
         self._sizes = sizes
         dims = stage.dims
         self._makes = None if dims is None else dims.value_of(stage.makes)
+        self._follows = [
+            (name, make, [dims.value_of(one) for one in own])
+            for name, (make, own) in stage.follows.items()
+            if dims is not None
+        ]
+        self._followed: _Sizes | None = None
         self._engine = engine
         self.next = _Part(stage.rest) if stage.rest else None
         self._net = None
@@ -199,11 +205,15 @@ class _Ready:
         """Let go of what is bound."""
         self._scope.dissolve()
 
-    def run(self, env: dict[str, Any]) -> None:
-        """Run the net; results go into `env`."""
+    def run(self, env: dict[str, Any], sizes: _Sizes) -> None:
+        """Run the net for inputs of such sizes; results go into `env`."""
         env.update(self.stage.folded)
         if self._net is None:
             return
+        if self._followed != sizes:
+            for name, make, values in self._follows:
+                self._scope.var(name).set(make(*[value(sizes) for value in values]))
+            self._followed = sizes
         fed = self._engine.loops.fed_by(self)
         for value, name in self.stage.feeds.items():
             if fed.get(name) is not env[value]:
@@ -304,7 +314,7 @@ class Body:
             makes = ready.makes(sizes)
             if makes > engine.loops.room:
                 engine.loops.refuse(makes)
-            ready.run(env)
+            ready.run(env, sizes)
             for node in ready.stage.host:
                 for name, value in zip(node.outputs, engine.evaluate(node, env), strict=False):
                     if name:

@@ -13,7 +13,17 @@ import numpy as np
 
 from ....framework.base.sizes.dims import Dim
 from ....framework.ir.registry import lookup
-from .calls import Call, Kind, NeedsValue, NotHere, Value, array_of, constant_of, numbers_of
+from .calls import (
+    Call,
+    Kind,
+    NeedsValue,
+    NotHere,
+    Share,
+    Value,
+    array_of,
+    constant_of,
+    numbers_of,
+)
 from .graph import Node
 
 _TO_END = 2**63 - 1
@@ -43,6 +53,16 @@ class _OnSizes:
         """See `Call.evaluate`."""
         raise NotHere
 
+    def following(
+        self,
+        make: Callable[..., np.ndarray],
+        shape: Sequence[Any],
+        dtype: Any,
+        sizes: Sequence[Any],
+    ) -> Value:
+        """See `Call.following`."""
+        raise NotHere
+
     def emit(
         self,
         op_type: str,
@@ -53,16 +73,20 @@ class _OnSizes:
     ) -> Any:
         """See `Call.op`."""
         compute = _COMPUTE.get(op_type)
-        if compute is None or into or any(arg is None for arg in args):
+        if (compute is None and op_type not in _SHARES) or into or any(arg is None for arg in args):
             raise NotHere
         specs = lookup(op_type).attr_specs
         known = {name: attrs.get(name, spec.default) for name, spec in specs.items()}
         lists = [arg if isinstance(arg, list) else [arg] for arg in args]
         values = [[v if isinstance(v, Value) else constant_of(v) for v in many] for many in lists]
         dtype = next(v.dtype for many in values for v in many if v.dtype.kind != "b")
-        if dtype.kind not in "iu":
+        arrays: list[list[Any]] = [[numbers_of(value) for value in many] for many in values]
+        if dtype.kind == "f" and (op_type in _SHARES or op_type in _MOVES):
+            compute = _SHARES.get(op_type, compute)
+            assert compute is not None, "see above"
+            arrays = [[_shares(array) for array in many] for many in arrays]
+        elif dtype.kind not in "iu" or compute is None:
             raise NotHere
-        arrays = [[numbers_of(value) for value in many] for many in values]
         found = compute(known, *(a if isinstance(g, list) else a[0]
                                  for a, g in zip(arrays, args, strict=True)))  # fmt: skip
         result = array_of(found)
@@ -96,6 +120,47 @@ def _cast(attrs: Mapping[str, Any], x: Any) -> Any:
     return x
 
 
+def _shares(array: Any) -> np.ndarray:
+    """Floats as shares, where fractions are short enough to be exact."""
+    found = np.empty(array.shape, object)
+    for at, one in np.ndenumerate(array):
+        if not isinstance(one, Share):
+            parts = (one, 1) if isinstance(one, Dim) else float(one).as_integer_ratio()
+            if parts[1] > _SHORT:
+                raise NotHere
+            one = Share(*parts)
+        found[at] = one
+    return found
+
+
+def _floor(attrs: Mapping[str, Any], x: Any) -> Any:
+    return _each(lambda one: one.number // one.by, x)
+
+
+def _ceil(attrs: Mapping[str, Any], x: Any) -> Any:
+    return _each(lambda one: -(-one.number // one.by), x)
+
+
+def _each(compute: Callable[[Share], Any], x: np.ndarray) -> np.ndarray:
+    found = np.empty(x.shape, object)
+    for at, one in np.ndenumerate(x):
+        found[at] = Share(compute(one), 1)
+    return found
+
+
+_SHORT = 64
+"""Denominators up to which products with sizes are exact in all dtypes of floats."""
+_SHARES: dict[str, Callable[..., Any]] = {
+    "add": lambda attrs, x, y: x + y,
+    "sub": lambda attrs, x, y: x - y,
+    "mul": lambda attrs, x, y: x * y,
+    "div": lambda attrs, x, y: x / y,
+    "floor": _floor,
+    "ceil": _ceil,
+}
+"""Operators on floats that stand for shares of sizes."""
+_MOVES = ("concat", "stack", "gather", "slice", "reshape", "squeeze", "unsqueeze", "expand")
+"""Operators that move numbers, whatever they are."""
 _COMPARED: dict[str, Callable[..., Any]] = {
     "equal": np.equal,
     "not_equal": np.not_equal,

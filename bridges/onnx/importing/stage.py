@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from .calls import (
     Kind,
     NeedsValue,
     NotHere,
+    Share,
     Sizes,
     Value,
     constant_of,
@@ -71,6 +72,7 @@ class Stage:
         host: nodes to compute on the host after the net, in order.
         rest: nodes of later stages.
         parameters: those that the net reads.
+        follows: variable -> what gives its array, and the sizes that this takes.
         makes: bytes of all that is fetched.
         dims: the sizes that may vary, and what the stage holds for; None: for one signature alone.
     """
@@ -83,6 +85,9 @@ class Stage:
     host: list[Node] = field(default_factory=list)
     rest: list[Node] = field(default_factory=list)
     parameters: set[str] = field(default_factory=set)
+    follows: dict[str, tuple[Callable[..., np.ndarray], tuple[Any, ...]]] = field(
+        default_factory=dict
+    )
     makes: Any = 0
     dims: Dims | None = None
 
@@ -222,6 +227,8 @@ class Lowering:
     def variable(self, given: Any) -> str:
         """The variable of a value, made where it is a constant that has none yet."""
         value = given if isinstance(given, Value) else constant_of(given)
+        if isinstance(value, Sizes) and self.stage.dims is not None and not value.name:
+            value.name = self._numbers(value)
         if not value.name:
             assert value.array is not None
             if value.dtype not in DTYPES:
@@ -313,6 +320,33 @@ class Lowering:
         """See `Call.evaluate`."""
         return self._store.evaluate(node, env)
 
+    def _numbers(self, value: Sizes) -> str:
+        """The variable of sizes that are numbers to a net."""
+        shares = [one if isinstance(one, Share) else Share(one, 1) for one in value.sizes.flat]
+        shape, dtype = value.shape, value.dtype
+        parts = [one.by for one in shares]
+
+        def make(*numbers: int) -> np.ndarray:
+            exact = [n if by == 1 else n / by for n, by in zip(numbers, parts, strict=True)]
+            return np.array(exact, dtype).reshape(shape)
+
+        return self.following(make, shape, dtype, [one.number for one in shares]).name
+
+    def following(
+        self,
+        make: Callable[..., np.ndarray],
+        shape: Sequence[Any],
+        dtype: Any,
+        sizes: Sequence[Any],
+    ) -> Value:
+        """See `Call.following`: an input of the net."""
+        name = self._free(f"{self._prefix}/sizes")
+        dtype = np.dtype(dtype)
+        self._declare(make_var(name, _plain(shape), dtype, INPUT, stop_gradient=True))
+        self._specs[name] = tuple(shape), dtype
+        self.stage.follows[name] = make, tuple(sizes)
+        return Value(name, tuple(shape), dtype)
+
     # -- nodes ---------------------------------------------------------------------------------
 
     def lower(self, nodes: Sequence[Node], wanted: Sequence[str]) -> Stage:
@@ -368,7 +402,7 @@ class Lowering:
         known &= not kind.is_random
         inputs = [values[name] if name else None for name in node.inputs]
         if known and not (trained and kind.lower and node.op not in _FROZEN):
-            if not self._fold_sizes(node, kind, inputs):
+            if not self._fold_sizes(node, kind, inputs) and not self._follow(node, kind, inputs):
                 self._fold(node, values)
         elif kind.lower is None:
             return self._defer(node, host=True)
@@ -483,6 +517,20 @@ class Lowering:
         )
         return True
 
+    def _follow(self, node: Node, kind: Kind, inputs: Sequence[Value | None]) -> bool:
+        """As `_fold_sizes`, by an array that is made for the sizes of each run."""
+        if kind.follows is None or not any(isinstance(value, Sizes) for value in inputs):
+            return False
+        self._prefix = node.outputs[0]
+        self._numbered = 0
+        try:
+            self._values[node.outputs[0]] = kind.follows(
+                Call(node, self._store.where, inputs, self)
+            )
+        except NotHere:
+            return False
+        return True
+
     def _put(self, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray):
             self._values[name] = Value("", value.shape, value.dtype, value)
@@ -591,7 +639,8 @@ class Lowering:
         inner._lower_all(graph.nodes)
         found = [inner._find(name) for name in graph.outputs]
         results = [value for value in found if value is not None and value.array is None]
-        if inner._rest or inner.stage.constants or len(results) < len(found):
+        made = inner.stage.constants or inner.stage.follows
+        if inner._rest or made or len(results) < len(found):
             return None
         sizes = [value.shape for value in loop.states]
         same = zip(results, sizes, strict=False)
@@ -684,6 +733,7 @@ class Lowering:
                 shape, dtype = self._specs[name]
                 stage.net.vars.append(make_var(name, _plain(shape), dtype))
         stage.constants = {n: a for n, a in stage.constants.items() if n in used}
+        stage.follows = {n: one for n, one in stage.follows.items() if n in used}
         stage.parameters = {var.name for var in stage.net.vars if var.kind == PARAMETER}
         stage.feeds = {value: name for value, name in stage.feeds.items() if name in used}
 

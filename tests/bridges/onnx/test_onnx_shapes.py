@@ -134,25 +134,90 @@ def cut(g: Graph, x: str, rng: random.Random) -> str:
     return g.node("Concat", [parts[1], parts[0]], axis=3)
 
 
+def resized(g: Graph, x: str, rng: random.Random) -> str:
+    """As large as half of it, or by a fraction, and as large as it was again."""
+    mode = rng.choice(("linear", "nearest", "cubic"))
+    how = {"mode": mode, "coordinate_transformation_mode": rng.choice(("half_pixel", "asymmetric"))}
+    if rng.randrange(2):
+        factors = g.constant(np.array([1, 1, 1, rng.choice((0.5, 1.5))], "f4"))
+        other = g.node("Resize", [x, None, factors], **how)
+    else:
+        half = g.node("Div", [g.node("Shape", [x]), g.ints(1, 1, 1, 2)])
+        other = g.node("Resize", [x, None, None, half], **how)
+    return g.node("Resize", [other, None, None, g.node("Shape", [x])], **how)
+
+
 def places(g: Graph, x: str, rng: random.Random) -> str:
-    """Adds the numbers of the columns: a net for each width."""
+    """Adds the numbers of the columns."""
     size = g.node("Gather", [g.node("Shape", [x]), g.constant(np.int64(3))], axis=0)
     line = g.node("Range", [g.constant(np.int64(0)), size, g.constant(np.int64(1))])
     return g.node("Add", [x, g.node("Cast", [line], to=1)])
 
 
-def drawn_net(seed: int, parts: list[Any]) -> bytes:
+def drawn_net(seed: int, parts: list[Any], count: int = 4) -> bytes:
     rng = random.Random(seed)
     g = Graph("drawn", 17)
     x = g.input("x", np.float32, ["N", CHANNELS, "H", "W"])
-    for _ in range(4):
+    for _ in range(count):
         x = g.node("Relu", [rng.choice(parts)(g, x, rng)])
     g.output(g.node("Identity", [x], outputs=["y"]), np.float32)
     return model_bytes(g)
 
 
-OPEN, READING = [conv, pool, scores, rows, enlarged], [expanded, cut, places]
-"""What can be written for any sizes, and what is written for one: by values that sizes have."""
+OPEN = [conv, pool, scores, rows, enlarged]
+FOLLOWING = [expanded, cut, places, resized]
+"""What operators say for any sizes, and what needs arrays that follow from sizes."""
+
+
+def filled(g: Graph, x: str, rng: random.Random) -> str:
+    """A mask of ones, which is as wide as the columns."""
+    size = g.node("Slice", [g.node("Shape", [x]), g.ints(3), g.ints(4), g.ints(0)])
+    return g.node("Mul", [x, g.node("ConstantOfShape", [size], value=np.ones(1, "f4"))])
+
+
+def before(g: Graph, x: str, rng: random.Random) -> str:
+    """New axes in front, whose sizes are those of the image, and rows and columns that are cut at a
+    third of them."""
+    shape = g.node("Shape", [x])
+    front = g.node("Slice", [shape, g.ints(2), g.ints(4), g.ints(0)])
+    big = g.node("Expand", [x, g.node("Concat", [front, shape], axis=0)])
+    third = g.node("Div", [front, g.ints(3)])
+    cut = g.node(
+        "Slice", [big, third, g.node("Mul", [third, g.ints(2)]), g.ints(0, 1), g.ints(1, 2)]
+    )
+    return g.node("ReduceSum", [cut, g.ints(0, 1)], keepdims=0)
+
+
+def scaled(g: Graph, x: str, rng: random.Random) -> str:
+    """Resized by sizes that are computed with floats, and divided by the square of a width."""
+    shape = g.node("Shape", [x])
+    size = g.node("Cast", [g.node("Slice", [shape, g.ints(2), g.ints(4), g.ints(0)])], to=1)
+    factor = g.constant(np.array(rng.choice((0.5, 1.25)), "f4"))
+    ends = g.node("Cast", [g.node("Floor", [g.node("Mul", [size, factor])])], to=7)
+    front = g.node("Slice", [shape, g.ints(0), g.ints(2), g.ints(0)])
+    wanted = g.node("Concat", [front, ends], axis=0)
+    wide = g.node("Gather", [size, g.constant(np.int64(1))], axis=0)
+    y = g.node("Resize", [x, None, None, wanted], mode="linear")
+    return g.node("Div", [y, g.node("Mul", [wide, wide])])
+
+
+@pytest.mark.parametrize("part", [*FOLLOWING, filled, before, scaled])
+@pytest.mark.parametrize("seed", range(2))
+def test_arrays_follow_from_sizes(part: Any, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What sizes decide is made for those of each run; the net is lowered once for all of them."""
+    data = drawn_net(seed, [part], count=1)
+    rng = np.random.default_rng(seed)
+    feeds = [{"x": rng.normal(size=(2, CHANNELS, high, wide)).astype("f4")}
+             for high, wide in ((9, 24), (9, 40), (6, 17), (9, 24), (12, 33))]  # fmt: skip
+    wanted = [model_of_bytes(data).run(feed)["y"] for feed in feeds]
+    lowered: list[int] = []
+    lower = engine.lower_part
+    monkeypatch.setattr(engine, "lower_part", lambda *a, **o: lowered.append(0) or lower(*a, **o))
+    model = model_of_bytes(data)
+    for feed, y in zip(feeds, wanted, strict=True):
+        np.testing.assert_array_equal(model.run(feed)["y"], y)
+    # The first one, and as widths and heights were seen to vary.
+    assert len(lowered) <= 3
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -160,7 +225,7 @@ def test_one_lowering_serves_as_those_of_each_shape(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Random nets in many shapes are equal to models of their own for each, bit by bit."""
-    parts = OPEN if seed % 3 else [*OPEN, *READING]
+    parts = OPEN if seed % 3 else [*OPEN, *FOLLOWING]
     data = drawn_net(seed, parts)
     rng = np.random.default_rng(seed)
     shapes = [(2, 12, 24), (2, 12, 40), *((2, 12, int(w)) for w in rng.integers(16, 60, 5))]
@@ -172,7 +237,7 @@ def test_one_lowering_serves_as_those_of_each_shape(
     monkeypatch.setattr(engine, "lower_part", lambda *a, **o: lowered.append(0) or lower(*a, **o))
     for number, (feed, y) in enumerate(zip(feeds, wanted, strict=True), 1):
         np.testing.assert_array_equal(model.run(feed)["y"], y)
-        if number == len(shapes) and parts is OPEN:
+        if number == len(shapes):
             assert len(lowered) == 2  # the first one, before it was seen what varies
 
 

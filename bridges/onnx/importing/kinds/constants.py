@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .....framework.base.dtypes import DTYPES
 from .....framework.base.errors import FormatError
+from .....framework.base.sizes.dims import Dim
 from .....framework.base.untrusted.values import check_fill
 from ...files.tensors import dtype_of
-from ..calls import Attributes, Call, NotHere, Sizes, Value, evaluates, lowers
+from ..calls import Attributes, Call, NotHere, Sizes, Value, evaluates, follows, lowers
 
 
 @evaluates("Constant")
@@ -51,12 +53,36 @@ def _constant_of_shape(n: Attributes, shape: np.ndarray) -> np.ndarray:
     return np.full(dims, value[0], value.dtype)
 
 
+@follows("ConstantOfShape")
+def _constant_that_follows(n: Call) -> Value:
+    dims = n.known_ints(0) or []
+    here = Attributes(n.node, n.where)
+    dtype = _constant_of_shape(here, np.zeros(1, np.int64)).dtype
+    return n.following(lambda *own: _constant_of_shape(here, np.array(own)), dims, dtype, *dims)
+
+
 @evaluates("Range")
 def _range(n: Attributes, start: np.ndarray, limit: np.ndarray, step: np.ndarray) -> np.ndarray:
     first, last, by = (x.reshape(-1)[0] for x in (start, limit, step))
     count = max(int(np.ceil((float(last) - float(first)) / float(by))), 0)
     check_fill([count], start.dtype.itemsize, n.node.title())
     return (first + np.arange(count).astype(start.dtype) * by).astype(start.dtype)
+
+
+@follows("Range")
+def _range_that_follows(n: Call) -> Value:
+    (start,), (limit,), (step,) = (n.known_ints(number) or [0] for number in range(3))
+    if n[0].dtype.kind not in "iu" or isinstance(step, Dim) or not step:
+        raise NotHere
+    count = -((start - limit) // step)
+    dtype = n[0].dtype
+    make = partial(line, step, dtype)
+    return n.following(make, [count if count > 0 else 0], dtype, start, count)
+
+
+def line(step: int, dtype: Any, start: int, count: int) -> np.ndarray:
+    """So many numbers from one on, `step` apart."""
+    return (start + step * np.arange(count)).astype(dtype)
 
 
 @lowers("EyeLike")

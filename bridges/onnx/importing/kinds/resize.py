@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .....framework.base.sizes.dims import Dim
 from .....framework.base.untrusted.limits import check_limit
 from ..calls import Attributes, Call, Value, lowers
 from .linear import in_floats
 
 _OF_SIZES = ("align_corners", "tf_crop_and_resize")
 """Modes in which the places that are read depend on sizes, and not on factors alone."""
+_TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+"""Places that one of the result reads, by the mode, without antialiasing."""
+_PARTS = 64
+"""Denominators of factors up to which sizes are computed by whole numbers."""
 _FEW = 4
 """Places of the input that a place of the result reads at most, for gathers."""
 
@@ -203,6 +209,11 @@ def _resize(n: Call) -> Value:
         return x
     x = in_floats(n, n[0])
     dtype = n[0].dtype
+    varying = _varying(n)
+    if varying is not None:
+        for axis, out, factor in varying:
+            x = _following(n, x, axis, out, factor)
+        return _as_given(n, x, dtype)
     axes = _plan(n, x.shape, *_given(n, n.known), dtype.itemsize)
     for each in axes:
         x = _resized(n, x, each)
@@ -210,10 +221,88 @@ def _resize(n: Call) -> Value:
         if each.outside.any():
             mask = n.reshape(n.const(each.outside), [-1, *(1,) * (x.ndim - 1 - each.axis)])
             x = n.op("where", mask, n.const(n.attr("extrapolation_value", 0.0), x.dtype), x)
+    return _as_given(n, x, dtype)
+
+
+def _as_given(n: Call, x: Value, dtype: np.dtype) -> Value:
+    """Results in the dtype of the input."""
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         x = n.op("clip", n.op("round", x), minimum=float(info.min), maximum=float(info.max))
     return n.cast(x, dtype)
+
+
+def _varying(n: Call) -> list[tuple[int, Any, float | None]] | None:
+    """The axes that change, their new sizes, and the factors that are given, where sizes vary; None
+    where none does, or the resize is of a rarer kind."""
+    shape = n[0].shape
+    rare = n.attr("antialias", 0) or n.attr("mode", "nearest") not in _TAPS
+    rare = rare or n.attr("coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    rare = rare or n.attr("keep_aspect_ratio_policy", "stretch") != "stretch"
+    axes = [n.axis(a, len(shape)) for a in n.ints("axes", range(len(shape))) or []]
+    outs = n.known_ints(3) if n.node.op == "Resize" and n.version > 10 else None
+    if rare or not any(isinstance(one, Dim) for one in (*(outs or ()), *shape)):
+        return None
+    if outs:
+        changes = [(axis, out, None) for axis, out in zip(axes, outs, strict=True)]
+    else:
+        _, scales, _ = _given(n, n.known)
+        factors = [float(scale) for scale in (() if scales is None else scales)]
+        # As fractions, which those are that nets have: a size times one is a whole size again.
+        parts = [factor.as_integer_ratio() for factor in factors]
+        if len(factors) != len(axes) or any(up <= 0 or down > _PARTS for up, down in parts):
+            return None
+        changes = [
+            (axis, shape[axis] * up // down, factor)
+            for axis, (up, down), factor in zip(axes, parts, factors, strict=True)
+        ]
+    changes = [
+        (axis, out, factor) for axis, out, factor in changes
+        if not (factor == 1 or (factor is None and _is_same(out, shape[axis])))
+    ]  # fmt: skip
+    whole = list(shape)
+    for axis, out, _ in changes:
+        whole[axis] = out
+    check_limit("run", math.prod(whole) * n[0].dtype.itemsize, n.node.title())
+    return changes
+
+
+def _is_same(size: Any, other: Any) -> bool:
+    """Whether two sizes are one, whatever sizes vary."""
+    return size.is_same(other) if isinstance(size, Dim) else size is other or size == other
+
+
+def _following(n: Call, x: Value, axis: int, out: Any, factor: float | None) -> Value:
+    """An axis resized, where its sizes may vary: the places that are read, and their weights, are
+    made for those of each run."""
+    here = Attributes(n.node, n.where)
+    size = x.shape[axis]
+
+    def taps(size: int, out: int) -> _Axis:
+        scale = out / size if factor is None else factor
+        return _axis_map(here, axis, size, out, scale, (0.0, 1.0))
+
+    def places(tap: int, size: int, out: int) -> np.ndarray:
+        return taps(size, out).ids[:, tap].copy()
+
+    rank = x.ndim - 1 - axis
+
+    def weights(tap: int, size: int, out: int) -> np.ndarray:
+        own = taps(size, out).weights[:, tap].astype(x.dtype)
+        return own.reshape(-1, *[1] * rank)
+
+    total = None
+    count = _TAPS[n.attr("mode", "nearest")]
+    for tap in range(count):
+        ids = n.following(partial(places, tap), [out], np.int64, size, out)
+        part = n.op("gather", x, ids, axis=axis)
+        if count > 1:
+            shape = [out, *[1] * rank]
+            factors = n.following(partial(weights, tap), shape, x.dtype, size, out)
+            part = n.op("mul", part, factors)
+        total = part if total is None else n.op("add", total, part)
+    assert total is not None
+    return total
 
 
 def _resized(n: Call, x: Value, each: _Axis) -> Value:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .....framework.base.sizes.dims import Dim
 from ..calls import Adds, Attributes, Call, Value, lowers
+from .constants import line
 from .linear import broadcast
 
 
@@ -78,7 +81,30 @@ def _transpose(n: Call) -> Value:
 @lowers("Expand")
 def _expand(n: Call) -> Value:
     dims = broadcast(n, n[0].shape, n.known_ints(1) or [])
-    return n[0] if tuple(dims) == n[0].shape else n.op("expand", n[0], shape=dims)
+    x = n[0]
+    if tuple(dims) == x.shape:
+        return x
+    new = len(dims) - x.ndim
+    shape = [1] * new + list(x.shape)
+    varying = [
+        axis
+        for axis, (dim, own) in enumerate(zip(dims, shape, strict=True))
+        if isinstance(dim, Dim) and not dim.is_same(own)
+    ]
+    if not varying:
+        return n.op("expand", x, shape=dims)
+    if new:
+        x = n.op("unsqueeze", x, axes=list(range(new)))
+    plain = [1 if axis in varying else dim for axis, dim in enumerate(dims)]
+    if plain != shape:
+        x = n.op("expand", x, shape=plain)
+    for axis in varying:  # its one place, so many times
+        x = n.op("gather", x, n.following(_zeros, [dims[axis]], np.int64, dims[axis]), axis=axis)
+    return x
+
+
+def _zeros(count: int) -> np.ndarray:
+    return np.zeros(count, np.int64)
 
 
 @lowers("Tile")
@@ -132,11 +158,39 @@ def _slice(n: Call) -> Value:
         starts, ends, [1] * len(starts) if steps is None else steps, strict=True,
     )  # fmt: skip
     cut = [(axis, *span) for axis, *span in given if not _is_whole(span, x.shape[axis])]
+    for axis, start, end, step in [one for one in cut if _varies(one, x.shape[one[0]])]:
+        # Places that are no fixed distance from either end: they are listed for each size.
+        size = x.shape[axis]
+        first, last = _place(start, size), _place(end, size)
+        count = -((first - last) // step)
+        count = count if count > 0 else 0
+        places = n.following(partial(line, step, np.int64), [count], np.int64, first, count)
+        x = n.op("gather", x, places, axis=axis)
+        cut = [one for one in cut if one[0] != axis]
     if not cut:
         return x
     spans = zip(("axes", "starts", "ends", "steps"), zip(*cut, strict=True), strict=True)
     attrs: dict[str, Any] = {name: list(numbers) for name, numbers in spans}
     return n.op("slice", x, **attrs)
+
+
+def _varies(cut: Sequence[Any], size: Any) -> bool:
+    """Whether a slice, (axis, start, end, step), begins or ends at a varying distance from both
+    ends of its axis."""
+    _, start, end, step = cut
+    return (
+        not isinstance(step, Dim)
+        and step > 0
+        and any(isinstance(at, Dim) and isinstance(at - size, Dim) for at in (start, end))
+    )
+
+
+def _place(at: Any, size: Any) -> Any:
+    """A bound of a slice, counted from the front and within the axis."""
+    if at < 0:
+        at = at + size
+        return at if at > 0 else 0
+    return size if at > size else at
 
 
 def _is_whole(span: Sequence[int], size: int) -> bool:
