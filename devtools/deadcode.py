@@ -57,6 +57,7 @@ REGISTERING = [
     "@directive",
     "@emits",
     "@evaluates",
+    "@follows",
     "@expands",
     "@gradient",
     "@layer",
