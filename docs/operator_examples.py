@@ -180,6 +180,10 @@ ELSEWHERE: Final = {
     **dict.fromkeys(
         ("send", "receive"), "[A stage on each rank](../scale_out.md#a-stage-on-each-rank)"
     ),
+    **dict.fromkeys(
+        ("to_host_start", "to_host_wait", "from_host_start", "from_host_wait"),
+        "[A budget of memory](../training.md#a-budget-of-memory)",
+    ),
     "average_parameters": "[What a pass puts into the list](../scale_out.md#what-a-pass-puts-into-the-list)",
     "block_momentum": "[What a pass puts into the list](../scale_out.md#what-a-pass-puts-into-the-list)",
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .device_graphs import Crossings, keep, launches, recorded
+from .device_graphs import Crossings, is_pinned, keep, launches, recorded
 from .device_names import ATOMIC, METHODS, RACING, UFUNCS, VIEWING
 
 crossings: list[str] = Crossings()
@@ -324,9 +324,20 @@ class ndarray:  # noqa: N801  CuPy's name
 
     # -- to the host and back ----------------------------------------------------------------------
 
-    def get(self, stream: Any = None, order: Any = "C", out: Any = None) -> np.ndarray:
-        crossings.append("get")
-        return np.array(self.memory, order=order)
+    def get(
+        self, stream: Any = None, order: Any = "C", out: Any = None, blocking: bool = True
+    ) -> np.ndarray:
+        if blocking:
+            crossings.append("get")
+        if out is None:
+            return np.array(self.memory, order=order)
+        if not (blocking or (stream is not None and is_pinned(out))):
+            raise ValueError("a copy that nothing waits for wants a stream and pinned memory")
+        if blocking:
+            np.copyto(out, self.memory)
+        else:
+            stream.later(np.copyto, out, self.memory)
+        return out
 
     def set(self, arr: Any, stream: Any = None) -> None:
         if not isinstance(arr, np.ndarray):
@@ -337,6 +348,9 @@ class ndarray:  # noqa: N801  CuPy's name
             raise ValueError(f"Shape mismatch: {arr.shape} to {self.shape}")
         if not self.memory.flags.forc:
             raise RuntimeError("Cannot set to non-contiguous array")
+        if stream is not None and is_pinned(arr):
+            stream.later(np.copyto, self.memory, arr)
+            return
         crossings.append("set")
         self.memory[...] = arr
 

@@ -48,7 +48,15 @@ from .device_array import (
     to_numpy,
 )
 from .device_blas import Library
-from .device_graphs import MemoryPool, Stream, recorded, tape, using_allocator
+from .device_graphs import (
+    MemoryPool,
+    Stream,
+    alloc_pinned_memory,
+    pool,
+    recorded,
+    tape,
+    using_allocator,
+)
 from .device_kernels import make_kernel
 from .device_names import METHODS, SIGNATURES, UFUNCS
 from .device_raw import RawKernel
@@ -248,6 +256,7 @@ class _Module:
     ElementwiseKernel = staticmethod(
         functools.partial(make_kernel, operand, no_race, launches.append)
     )
+    get_default_memory_pool = staticmethod(lambda: pool)
     inf = np.inf
     nan = np.nan
     pi = np.pi
@@ -261,6 +270,7 @@ class _Module:
         Stream=Stream,
         MemoryPool=MemoryPool,
         using_allocator=using_allocator,
+        alloc_pinned_memory=alloc_pinned_memory,
         get_current_stream=lambda: Stream(null=True),
         runtime=SimpleNamespace(
             getDeviceCount=lambda: 2,

@@ -128,7 +128,8 @@ def _into(result: Any, found: Any) -> None:
 
 
 class Stream:
-    """`cupy.cuda.Stream`."""
+    """`cupy.cuda.Stream`. What is copied on a stream of its own is copied as late as may be: when
+    another one waits for it."""
 
     ptr = 0
 
@@ -137,12 +138,22 @@ class Stream:
         # Others wait for what the null stream does, unless they are told not to.
         if not (null or non_blocking):
             raise ValueError("a stream that waits for the null stream records nothing")
+        self._work: list[Callable[[], Any]] = []
 
-    def synchronize(self) -> None: ...
+    def later(self, function: Callable[..., Any], *args: Any) -> None:
+        self._work.append(functools.partial(function, *args))
 
-    def record(self) -> None: ...
+    def synchronize(self) -> None:
+        work, self._work = self._work, []
+        for one in work:
+            one()
 
-    def wait_event(self, event: Any) -> None: ...
+    def record(self) -> Stream:
+        return self
+
+    def wait_event(self, event: Any) -> None:
+        if isinstance(event, Stream):  # else of a communicator, which waits itself
+            event.synchronize()
 
     def __enter__(self) -> None: ...
 
@@ -158,10 +169,29 @@ class Stream:
 
 
 class MemoryPool:
-    """`cupy.cuda.MemoryPool`, as far as `using_allocator` takes it."""
+    """`cupy.cuda.MemoryPool`, as far as `using_allocator` takes it, and what arrays have of it."""
 
     def malloc(self, size: int) -> Any:
         raise NotImplementedError("arrays of the double are NumPy's")
+
+    def used_bytes(self) -> int:
+        return sum(memory.nbytes for memory in _memories())
+
+
+pool = MemoryPool()
+_pinned: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
+
+
+def alloc_pinned_memory(size: int) -> Any:
+    """`cupy.cuda.alloc_pinned_memory`."""
+    memory = np.empty(size, np.uint8)
+    _pinned[memory.ctypes.data] = memory
+    return memory
+
+
+def is_pinned(array: np.ndarray) -> bool:
+    """Whether an array of the host begins where pinned memory does."""
+    return array.ctypes.data in _pinned
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.dtypes import is_whole
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
+from ..base.sizes.byte_sizes import size_text
 from ..base.sizes.shape import ArraySpec, Levels
 from ..ir.desc import BACKWARD, FORWARD, INPUT, OPTIMIZE, PARAMETER, STATE
 from ..ir.infer import infer_specs
@@ -293,15 +294,6 @@ def _memory(specs: Iterable[tuple[tuple[int, ...] | None, np.dtype | None]]) -> 
         numbers += _numbers(shape)
         size += _numbers(shape) * (dtype.itemsize if dtype is not None else 0)
     return Memory(numbers, size)
-
-
-def size_text(count: float) -> str:
-    """A number of bytes in the unit that fits."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            break
-        count /= 1024
-    return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
 
 
 def _bounded(rows: Sequence[Row]) -> list[Row | int]:

@@ -30,7 +30,7 @@ _PLAIN, _BIAS, _SUMS = 1, 4, 256
 _BATCHES, _APART = 5, 6
 _MOST_WORKSPACE = 1
 _ALIGNMENT = {"a": 5, "b": 6, "c": 7, "d": 8}
-_WORKSPACE = 32 << 20
+WORKSPACE = 32 << 20
 """Bytes: what NVIDIA advises for Hopper; less than a hundredth of any GPU's memory."""
 
 
@@ -224,7 +224,7 @@ class _Product:
         if vector is not None:
             self._set("MatmulDesc", self._operation, _VECTOR, c_uint64(vector.data.ptr))
         preference = self._make("MatmulPreference")
-        self._set("MatmulPreference", preference, _MOST_WORKSPACE, c_uint64(_WORKSPACE))
+        self._set("MatmulPreference", preference, _MOST_WORKSPACE, c_uint64(WORKSPACE))
         for name, one in zip("abcd", (b, a, out, out), strict=True):
             # The largest power of two that divides the address, up to 256.
             aligned = c_uint32(min(one.data.ptr & -one.data.ptr, 256))
@@ -265,8 +265,8 @@ class _Product:
         key = self._device, stream
         space = _workspaces.get(key)
         if space is None:
-            space = _workspaces[key] = self._xp.empty(_WORKSPACE, np.uint8)
-        return ctypes.c_void_p(space.data.ptr), c_size_t(_WORKSPACE)
+            space = _workspaces[key] = self._xp.empty(WORKSPACE, np.uint8)
+        return ctypes.c_void_p(space.data.ptr), c_size_t(WORKSPACE)
 
     def __del__(self) -> None:
         for destroy, what in self._descriptors:

@@ -38,6 +38,10 @@ ALL_FINITE_OP = "all_finite"
 SEND_OP = "send"
 RECEIVE_OP = "receive"
 COUNT_OP = "element_count"
+TO_HOST_START_OP = "to_host_start"
+TO_HOST_WAIT_OP = "to_host_wait"
+FROM_HOST_START_OP = "from_host_start"
+FROM_HOST_WAIT_OP = "from_host_wait"
 BATCH_NORM_OP = "batch_norm"
 BATCH_NORM_SUMS_OP = "batch_norm_sums"
 BATCH_NORM_APPLY_OP = "batch_norm_apply"
@@ -166,6 +170,16 @@ def stage_of_device(device: str) -> int | None:
 def like_name(name: str) -> str:
     """An input that has the shape of `name`, which another rank computes."""
     return f"{name}@LIKE"
+
+
+def kept_name(name: str) -> str:
+    """The variable that `name` holds a second time, see `again_name`; `name` itself if none."""
+    return name.removesuffix(again_name(""))
+
+
+def host_name(name: str, what: str) -> str:
+    """What serves a copy of `name` that waits on the host."""
+    return f"{name}@HOST@{what.upper()}"
 
 
 def next_name(name: str) -> str:

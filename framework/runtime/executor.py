@@ -32,6 +32,7 @@ from .externals import externals_of
 from .plans.constant_factors import constant_factors, prepared_factors
 from .plans.kept_factors import kept_factors, written_variables
 from .plans.memory import (
+    Held,
     NoMemoryError,
     Workspace,
     as_view,
@@ -189,7 +190,7 @@ class FrameMemory:
         outliving = plan.outliving()
         # The sum of all shapes is known before anything is allocated: where the system promises
         # more memory than it has, the run would be killed instead of refused.
-        wanted = sum(plan.blocks) + sum(outliving.values())
+        wanted = plan.temporaries + sum(outliving.values())
         if self.place.kind != "cpu" or wanted <= _SMALL_RUN or wanted <= limit("run"):
             return
         (largest,) = self._largest(1)
@@ -208,7 +209,7 @@ class FrameMemory:
     def _without_memory(self, error: NoMemoryError) -> str:
         """What wants how much memory, how much there is, and what would help."""
         plan = self.plan
-        wanted = sum(plan.blocks) + sum(plan.outliving().values())
+        wanted = plan.temporaries + sum(plan.outliving().values())
         text = f"{self.place}: {error}; all of it is {wanted} bytes"
         if self.place.kind != "cpu":
             with on_device(self.place):
@@ -216,7 +217,7 @@ class FrameMemory:
             text += f", and {free} of {whole} are free"
         return (
             f"{text}; the largest of its variables are {'; '.join(self._largest(3))}; smaller"
-            " batches help, backward_from(..., recompute=True) in a training, and dtypes of 16 bits"
+            " batches help, train(..., memory=BYTES), and dtypes of 16 bits"
         )
 
     def _allocate(self) -> None:
@@ -255,8 +256,8 @@ class FrameMemory:
 
     def _blocks(self) -> list[Any]:
         """Memory of temporaries."""
-        self._taken = self._workspace.take(self.plan.blocks)
-        return self._taken
+        blocks, self._taken = self._workspace.take(self.plan.blocks, self.plan.starts)
+        return blocks
 
     def share(self, memory: Mapping[Any, Any], key: Any) -> None:
         """Note that the frame uses memory that other frames share, and replace by larger one."""
@@ -266,8 +267,8 @@ class FrameMemory:
     def holds_replaced(self) -> bool:
         """Whether other frames have replaced some of the memory by larger one."""
         # All in C: whoever binds a frame asks all others, of thousands of blocks.
-        present = map(self._workspace.blocks.get, range(len(self._taken)))
-        return any(map(_operator.is_not, present, self._taken)) or any(
+        present = map(self._workspace.blocks.get, self._taken)
+        return any(map(_operator.is_not, present, self._taken.values())) or any(
             memory.get(key) is not used for (_, key), (memory, used) in self._shared.items()
         )
 
@@ -568,6 +569,18 @@ def drop_outgrown(workspace: Workspace, scope: Scope) -> None:
             current = each.bound.get(key)
             if current is not None and current.is_outgrown:
                 del each.bound[key]
+
+
+def drop_all(workspace: Workspace) -> None:
+    """Let go of all frames that share a workspace, and of its memory."""
+    for scope in list(workspace.scopes):
+        for key, frames in scope.bound.pop("frames", {}).items():
+            scope.bound.pop(key, None)
+            for frame_key, _ in frames.items():
+                frames.give_up(frame_key)
+        for key in [key for key, one in scope.bound.items() if isinstance(one, Held)]:
+            del scope.bound[key]
+    workspace.give_up()
 
 
 def bound_bytes(operators: Sequence[Operator], scope: Scope) -> int:

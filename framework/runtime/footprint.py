@@ -56,7 +56,7 @@ def footprint(net: OpList, batch: int = 1) -> Footprint | None:
     return Footprint(
         sum(plan.nbytes(name) for name in kept & plan.specs.keys()),
         sum(size for name, size in outliving.items() if name not in kept),
-        sum(plan.blocks),
+        plan.temporaries,
     )
 
 
@@ -64,7 +64,7 @@ def run_bytes(frame: Frame) -> int:
     """What a bound run takes beside parameters and states, which are there before it."""
     kept = {name for name, var in frame.plan.declared.items() if _is_kept(var)}
     outliving = frame.plan.outliving()
-    return sum(frame.plan.blocks) + sum(outliving[name] for name in outliving.keys() - kept)
+    return frame.plan.temporaries + sum(outliving[name] for name in outliving.keys() - kept)
 
 
 def _is_kept(var: VarDecl) -> bool:

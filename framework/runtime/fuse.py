@@ -25,7 +25,7 @@ from ..ir.operation import Operator
 from .binding import BoundSteps, CannotFuseError
 from .loop_arrays import BoundLoop, argument_of, by_rows, in_memory_order, no_overlap
 from .plans.plan import Chain, Plan, PlanStep
-from .plans.steps import Epilogue
+from .plans.steps import Epilogue, Units
 from .tails import with_tails
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
@@ -199,6 +199,7 @@ def group_chains(
     device: str = "cpu",
     libraries: Sequence[str] = (),
     train: bool = True,
+    units: Units | None = None,
 ) -> list[Chain]:
     """Cut a list of operators into groups that run as one step each.
 
@@ -207,20 +208,26 @@ def group_chains(
         views: of view variables, the rectangles that they are. device: "cpu" or "gpu".
         libraries: of kernels that may compute what follows them.
         train: whether the run is one of training.
+        units: what stays apart; None: nothing.
     """
     if device == "cpu" and not chains.available():
         return [Chain([op]) for op in operators]
     memo: _Memo = {}
-    operators = _with_epilogues(operators, specs, device, memo)
-    groups = _grouped(operators, specs, live_out, views, device, memo)
+    apart = Units() if units is None else units
+    operators = _with_epilogues(operators, specs, device, memo, apart)
+    groups = _grouped(operators, specs, live_out, views, device, memo, apart)
     # Tails come last: they take operators that would otherwise be loops of their own.
     epilogue_of = partial(_epilogue_of, specs)
     bases = {name: view.base for name, view in views.items()}
-    return with_tails(groups, live_out, bases, device, libraries, train, epilogue_of)
+    return with_tails(groups, live_out, bases, device, libraries, train, epilogue_of, apart)
 
 
 def _with_epilogues(
-    operators: Sequence[Operator], specs: Mapping[str, ArraySpec], device: str, memo: _Memo
+    operators: Sequence[Operator],
+    specs: Mapping[str, ArraySpec],
+    device: str,
+    memo: _Memo,
+    units: Units,
 ) -> list[Operator]:
     """The list with the epilogues taken off operators whose result a loop reads next.
 
@@ -234,6 +241,9 @@ def _with_epilogues(
             continue
         parts = split(op)
         following = operators[number]
+        if not units.are_one(op, following):
+            result.append(op)
+            continue
         # Only where the next operator is a loop: elsewhere the product adds its bias itself, where
         # a separate bias would be a pass of its own.
         if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
@@ -253,6 +263,7 @@ def _grouped(
     views: Mapping[str, View],
     device: str,
     memo: _Memo,
+    units: Units,
 ) -> list[Chain]:
     """Chains of operators with their loops; operators that do not fuse have none."""
     groups: list[Chain] = []
@@ -262,7 +273,9 @@ def _grouped(
         if member is None:
             open_group = None
             groups.append(Chain([op]))
-        elif open_group is not None and open_group.take(member):
+        elif (
+            open_group is not None and units.are_one(groups[-1][-1], op) and open_group.take(member)
+        ):
             groups[-1].append(op)
         else:
             open_group = _Group(specs, views, live_out, device)

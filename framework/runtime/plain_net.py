@@ -33,11 +33,12 @@ from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .binding import BoundSteps, CannotFuseError
-from .executor import Frame, drop_outgrown
+from .executor import Frame, drop_all, drop_outgrown
 from .externals import externals_of
 from .net import Net, check_live_out, check_places, register_net
 from .plans.memory import workspace_of
 from .plans.plan import Grouping, Plan, PlanStep, Range, analyze, make_plan, plan_options
+from .plans.steps import Units
 
 _tokens = itertools.count()
 _NO_TAILS = Options(tails=False)
@@ -54,11 +55,13 @@ class PlainNet(Net):
         check: whether it is verified; not needed where a pass or a compiler made it of a net.
         most_shapes: of its inputs that it is planned, and bound in a scope, for; None: as many as
             the limit `cache` lets be.
+        packed: whether its plans lay temporaries into as little memory as is found.
 
     Attributes:
         name: the network's name.
         operators: in the order in which they run.
         vars: declared variables by name, in the order of their declaration.
+        units: which operators may become one step; None: all. Set before the first run.
 
     Raises:
         OpscopeError: an operator is unknown or wrongly used.
@@ -70,6 +73,7 @@ class PlainNet(Net):
         *,
         check: bool = True,
         most_shapes: int | None = None,
+        packed: bool = False,
     ) -> None:
         self.name = ""
         self._metadata: dict[str, str] = {}
@@ -81,6 +85,8 @@ class PlainNet(Net):
         self._whole: dict[int, OpNode] = {}  # by number: what is kept whole of an operator
         self.vars: dict[str, VarDecl] = {}
         self._most_shapes = most_shapes
+        self._packed = packed
+        self.units: Units | None = None
         self._token = next(_tokens)
         self._lock = new_lock()
         self._forget()
@@ -362,9 +368,7 @@ class PlainNet(Net):
         """The bound plan that `run` runs: made, or taken from the scope where it still fits."""
         if self.predicts:
             context, end = self._to_predict(context, begin, end)
-        train = context.phase is not False
-        # A token and not `id(self)`: a net that is gone may leave its id to another one.
-        key = (self._token, begin, end, train, context.live_out, context.device)
+        key = self._key(context, begin, end)
         frame = scope.bound.get(key)
         if (
             frame is not None
@@ -374,6 +378,27 @@ class PlainNet(Net):
         ):
             return frame
         return self._prepare(scope, context, begin, end, key)
+
+    def _key(self, context: OpContext, begin: int, end: int) -> tuple:
+        train = context.phase is not False
+        # A token and not `id(self)`: a net that is gone may leave its id to another one.
+        return self._token, begin, end, train, context.live_out, context.device
+
+    def plan(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Plan:
+        """The plan of a run, which takes no memory for it."""
+        if self.predicts:
+            context, end = self._to_predict(context, begin, end)
+        key = self._key(context, begin, end)
+        first, last = self._check_range(begin, end)
+        span = self._range(first, last, context.live_out)
+        place = context.device or scope.place
+        outside = externals_of(span.externals, scope)
+        known, offsets, signature = outside.specs(self.vars, self._title())
+        given = read_options()
+        plan_key = (key, HashedOnce((self.version, signature, given)), place)
+        with read_once(), using(given), gc_disabled():
+            options = plan_options(given, place)
+            return self._plan((span, known, offsets), plan_key, options, place, context.train)
 
     def _to_predict(self, context: OpContext, begin: int, end: int) -> tuple[OpContext, int]:
         """The context and the end of a run of a net that only predicts.
@@ -401,8 +426,7 @@ class PlainNet(Net):
 
     def bound_frame(self, scope: Scope, context: OpContext) -> Frame | None:
         """The frame of a run of all operators where it still fits: preparing it cannot fail."""
-        train = context.phase is not False
-        frame = scope.bound.get((self._token, -1, -1, train, context.live_out, context.device))
+        frame = scope.bound.get(self._key(context, -1, -1))
         if (
             frame is not None
             and frame.scope_version == scope.root.version
@@ -472,6 +496,11 @@ class PlainNet(Net):
         plan = self._plan(sources, key, options, place, train)
         for dtype in {dtype for _, dtype in plan.specs.values()}:
             require_dtype(place, dtype)
+        if plan.starts is not None:
+            workspace = workspace_of(scope, place)
+            # The smaller memory goes before the larger is taken.
+            if workspace.is_short_of(plan.temporaries):
+                drop_all(workspace)
         try:
             return Frame(plan, scope, place, train, bind_chain)
         # Whether arrays overlap shows only when they are bound; the plan knows shapes alone.
@@ -505,9 +534,12 @@ class PlainNet(Net):
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
-                group = grouping(place, options, train)
-                forms = span.forms.setdefault((options, place.kind, train), [])
-                plan = make_plan(span, known, self.vars, options, group, offsets, forms)
+                group = grouping(place, options, train, self.units)
+                kept = span.forms.setdefault((options, place.kind, train), [])
+                forms = None if self._packed else kept
+                plan = make_plan(
+                    span, known, self.vars, options, group, offsets, forms, packed=self._packed
+                )
                 self._plans.add(key, plan)
             return plan
 
@@ -546,13 +578,15 @@ def _refuse_steps(net: OpList) -> None:
         raise FormatError(f"net {net.name!r} is {kind}, not PLAIN: Net.create makes what runs it")
 
 
-def grouping(place: Place, options: Options = _NO_TAILS, train: bool = True) -> Grouping:
+def grouping(
+    place: Place, options: Options = _NO_TAILS, train: bool = True, units: Units | None = None
+) -> Grouping:
     """`make_plan`'s function that groups operators into chains, with tails where options say so."""
     # On use: a net of kernels never needs it.
     from .fuse import group_chains
 
     libraries = options.libraries if options.tails else ()
-    return partial(group_chains, device=place.kind, libraries=libraries, train=train)
+    return partial(group_chains, device=place.kind, libraries=libraries, train=train, units=units)
 
 
 def bind_chain(frame: BoundSteps, step: PlanStep) -> Callable[[], Any] | None:

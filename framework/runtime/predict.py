@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from ..passes.prune import prune
 from .feeding import Given, Inputs, missing_input
 from .initialize import PERSISTENT
 from .plain_net import PlainNet
+
+if TYPE_CHECKING:
+    from .budget import WithinMemory
 
 BATCH_SIZE = 256
 """Rows of a batch whose size is not given."""
@@ -64,6 +67,7 @@ class Predictor:
         feed: Mapping[Any, Any],
         fetch: Iterable[str] | None = None,
         batch_size: int | None = BATCH_SIZE,
+        memory: int | str | None = None,
     ) -> dict[str, Any]:
         """Values of some variables for given inputs.
 
@@ -76,6 +80,8 @@ class Predictor:
             fetch: names of the results. None: those of `net_results`, as far as they can be
                 computed from these inputs.
             batch_size: rows of a batch; None: all at once.
+            memory: the most that the run of a batch may take; see `byte_size`. What is used late is
+                then computed again, and on a GPU waits in the host's memory.
 
         Returns:
             Name -> array on the host, with the rows of all batches; `Sequences` where the variable
@@ -85,6 +91,7 @@ class Predictor:
             VariableError: unknown names, inputs or parameters without a value, nothing to compute.
             ShapeError: an array that does not fit, inputs with different numbers of rows, or a
                 result without a row for each row of a batch.
+            RunError: no choice keeps the run of a batch within `memory`.
         """
         if batch_size is not None and not (is_whole(batch_size) and batch_size >= 1):
             raise ShapeError(f"predict: want batch_size >= 1 or None, not {batch_size!r}")
@@ -105,27 +112,36 @@ class Predictor:
         results: list[dict[str, Any]] = []
         # Weak, by net: the frames of a net that is gone need not wait for the scope to go.
         works = scope.bound.setdefault("predict", weakref.WeakKeyDictionary())  # by net
-        idle = works.setdefault(part.net, {}).setdefault(frozenset(used), [])
+        key = frozenset(used), None if memory is None else self._budget(memory, scope)
+        idle = works.setdefault(part.net, {}).setdefault(key, [])
         try:
             # `pop` and `append` are atomic: threads share the list without a lock, each takes a
             # scope of its own.
-            work, context = idle.pop()
+            work, context, within = idle.pop()
         except IndexError:
             work = Scope(parent=scope)
             context = OpContext(train=False, live_out=part.fetch)
+            within = None if key[1] is None else _within(part.net, key[1])
         # Copied anew each time: a prediction must not see the states that the former one left.
         for name in part.written:
             work.var(name).set(scope.get(name).inner)
         for begin, end in _batches(rows, batch_size):
             for name, (array, levels) in _cut(used, begin, end, rows).items():
                 work.var(name).set(array, levels)
-            part.net.run(work, context)
+            net = part.net if within is None else within.net_for(work, context)
+            net.run(work, context)
             results.append({name: _result(work, name) for name in part.fetch})
             # With one batch the result is whole whatever its shape; of several, rows are joined.
             if rows is not None and end - begin < rows:
                 self._check_rows(results[-1], end - begin)
-        idle.append((work, context))
+        idle.append((work, context, within))
         return {name: _joined([values[name] for values in results]) for name in part.fetch}
+
+    @staticmethod
+    def _budget(memory: int | str, scope: Scope) -> int:
+        from .budget import memory_budget  # few predictions want it
+
+        return memory_budget(memory, scope.place, "predict: memory")
 
     def _part(self, scope: Scope, given: Given, fetch: tuple[str, ...] | None) -> _Part:
         key: Any = fetch
@@ -176,6 +192,15 @@ class Predictor:
                 f"predict: {name!r} is {list(value.shape)} and has no row for each of the {rows}"
                 " rows of a batch; batch_size=None computes it over all rows at once"
             )
+
+
+def _within(net: PlainNet, budget: int) -> WithinMemory:
+    from .budget import WithinMemory  # few predictions want it
+
+    def packed(net: OpList) -> PlainNet:
+        return PlainNet(net, check=False, packed=True)
+
+    return WithinMemory(net.op_list, packed, budget, smaller="a smaller batch_size helps")
 
 
 def _value(scope: Scope, name: str) -> Any:

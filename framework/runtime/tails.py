@@ -17,7 +17,7 @@ from ..base.sizes.shape import ArraySpec
 from ..fusion.team import in_order
 from ..ir.kernel_args import BoundEpilogue, KernelArgs, KernelFrame
 from ..ir.operation import Operator
-from .plans.steps import Chain, Epilogue, PlanStep
+from .plans.steps import Chain, Epilogue, PlanStep, Units
 
 _BETWEEN = 4
 """Chains before an operator among which the one is looked for whose tail it is."""
@@ -31,6 +31,7 @@ def with_tails(
     libraries: Sequence[str],
     train: bool,
     epilogue_of: Callable[[Sequence[Any], str, str], Epilogue | None],
+    units: Units,
 ) -> list[Chain]:
     """The chains, with operators and their tails made one chain that has no loops.
 
@@ -40,6 +41,7 @@ def with_tails(
         train: whether the run is one of training.
         epilogue_of: makes an epilogue of the members of a loop, for a kernel's own result and what
             its tail makes of that.
+        units: what stays apart.
     """
     # Most nets have none, and then the search for readers is spared.
     if not any(_tails(op, device, libraries, train) for chain in chains for op in chain):
@@ -52,6 +54,8 @@ def with_tails(
     def is_tail(op: Operator, last: Chain) -> bool:
         """Whether the kernel of the first operator of a chain takes another one at its end."""
         if last.epilogue is not None or (len(last) > 1 and last.loops):
+            return False
+        if not units.may_end(last[0], op):
             return False
         wanted = _tails(last[0], device, libraries, train)
         if not wanted or "out" not in last[-1].outputs:  # of others: split, for example
@@ -79,7 +83,11 @@ def with_tails(
             result[-1].loops = ()
             continue
         last = result[-1] if result else None
-        if last is not None and _may_end(last, chain, device, libraries):
+        if (
+            last is not None
+            and units.may_end(last[0], chain[0])
+            and _may_end(last, chain, device, libraries)
+        ):
             (own,), (result_of,) = last[0].outputs["out"], last[-1].outputs["out"]
             inside = Counter(name for op in chain for name in op.value_reads())
             # What the loop computes on the way is in no memory either.

@@ -480,6 +480,7 @@ class BuilderMethods:
         batch_size: int | None = 256,
         *,
         scope: Scope | None = None,
+        memory: int | str | None = None,
     ) -> dict[str, Any]:
         """Values of some variables for given inputs: forward, in test phase, batch by batch."""
     def bound_net(
@@ -1517,6 +1518,22 @@ class BuilderMethods:
     ) -> Var:
         """Focal loss of cross entropies x = -log(p) >= 0, p the probability of the right class:
         out = (1 - p)^gamma x. Easy samples hardly count."""
+    def from_host_start(
+        self,
+        like: Var | str,
+        ticket: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Begins to copy back a value that `to_host_start` has put into the host's memory."""
+    def from_host_wait(
+        self,
+        x: Var | str,
+        ticket: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Ends what `from_host_start` has begun: out is the value as it was."""
     def gather(
         self,
         x: Var | str,
@@ -3115,6 +3132,22 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """x repeated along each axis: out.shape[i] = repeats[i] * x.shape[i]."""
+    def to_host_start(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Begins to copy a value to the host's memory, where it waits for `from_host_start`. Its
+        memory may be used for others after `to_host_wait`."""
+    def to_host_wait(
+        self,
+        x: Var | str,
+        ticket: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Ends what `to_host_start` has begun: the memory of x is not read any more."""
     def top_k(
         self,
         x: Var | str,

@@ -327,6 +327,7 @@ def predict(
     batch_size: int | None = BATCH_SIZE,
     *,
     scope: Scope | None = None,
+    memory: int | str | None = None,
 ) -> dict[str, Any]:
     """Values of some variables for given inputs: forward, in test phase, batch by batch.
 
@@ -341,6 +342,7 @@ def predict(
         batch_size: rows of a batch; None: all at once.
         scope: holds parameters and states that were trained, loaded or initialized; None: the
             process's default scope.
+        memory: the most that the run of a batch may take, as `train` takes it.
 
     Returns:
         Name -> array on the host, with the rows of all batches; `Sequences` where the variable
@@ -350,6 +352,7 @@ def predict(
         VariableError: unknown names, inputs or parameters without a value, nothing to compute.
         ShapeError: an array that does not fit, inputs with different numbers of rows, or a
             result without a row for each row of a batch.
+        RunError: no choice keeps the run of a batch within `memory`.
     """
     if any(isinstance(value, Scope) for value in (feed, fetch, batch_size)) or not (
         scope is None or isinstance(scope, Scope)
@@ -364,7 +367,7 @@ def predict(
     named = feed
     if isinstance(feed, Mapping):
         named = {_name_of(builder, key): value for key, value in feed.items()}
-    return cache.predictor.predict(scope or default_scope(), named, wanted, batch_size)
+    return cache.predictor.predict(scope or default_scope(), named, wanted, batch_size, memory)
 
 
 @running_method

@@ -215,7 +215,7 @@ def _verify_net(file: str, desc: OpList, earlier: list[tuple[str, str]]) -> None
 
 def _memory_line(desc: OpList) -> str:
     """What a run takes, for one row and for each further one; "" where that depends on data."""
-    from ...framework.draw.summary import size_text
+    from ...framework.base.sizes.byte_sizes import size_text
     from ...framework.runtime.footprint import footprint
 
     one, two = (footprint(desc, batch) for batch in (1, 2))

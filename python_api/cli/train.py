@@ -74,6 +74,9 @@ _INTERRUPTED = 130  # what shells give for a program that Ctrl-C ended
     help="Of a net with stages, the order in which ranks run theirs: 1f1b (default) or gpipe; off:"
     " every rank has all stages.",
 )
+@click.option(
+    "--memory", help="The most that a step may take: 8GB, 512MiB, 80% of the device's memory."
+)
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def train(file: str, **options: Any) -> None:
     """Train the net in FILE and save the result.
@@ -110,6 +113,7 @@ def train(file: str, **options: Any) -> None:
         zero=options["zero"],
         accumulate=options["accumulate"],
         **({"pipeline": options["pipeline"]} if options["pipeline"] else {}),
+        memory=options["memory"],
     )
     if history.rank:  # under `opscope launch`: one rank writes and tells
         click.get_current_context().exit(_INTERRUPTED if history.interrupted else 0)

@@ -120,6 +120,7 @@ class Ranks:
     Attributes:
         alone: whether there is one rank only. leads: whether this is the first.
         pipeline: this rank's stage of the net, where ranks have one each.
+        synchronized: the net that was prepared, with batch normalization as it was asked for.
     """
 
     def __init__(
@@ -142,6 +143,8 @@ class Ranks:
         self._schedule = schedule
         self._weighted = False
         self._sharded: ShardedValues | StagedValues | None = None
+        self._passes: list[Pass] = []
+        self.synchronized: OpList | None = None
 
     def prepare(
         self, net: OpList, sync_batch_norm: bool, steps: int | None, settings: Mapping[str, Any]
@@ -157,7 +160,9 @@ class Ranks:
         staged = has_stages(net) and not self.alone and self._schedule != OFF
         self._shards = Shards(net, self.rank, self.size)
         own = any(lookup(op.type).world for op in net.ops)
-        passes: list[Pass] = [SyncBatchNorm()] if sync_batch_norm else []
+        if sync_batch_norm:
+            net = run_passes(net, [SyncBatchNorm()])
+        self.synchronized = net
         # A stage's sums are over some of the ranks, which begin and end a sum at once.
         exchange: Pass = InsertAllReduce(overlap=not staged)
         if own and (staged or (self._zero and not self.alone)):
@@ -180,9 +185,9 @@ class Ranks:
                 )
             exchange = ShardTraining(stage=self._zero, ranks=self.size)
         try:
-            passes += [] if own else [exchange]
-            passes += [AccumulateGradients()] if self.accumulate > 1 or staged else []
-            net_of_rank = run_passes(net, passes)
+            self._passes += [] if own else [exchange]
+            self._passes += [AccumulateGradients()] if self.accumulate > 1 or staged else []
+            net_of_rank = run_passes(net, self._passes)
         except GradientError as error:
             if self._zero or self.accumulate > 1 or staged:
                 raise
@@ -205,6 +210,14 @@ class Ranks:
         self._shards = Shards(net, one.replica, one.replicas)
         self._sharded = StagedValues(self.communicator, net, one.stages, one.stage)
         return one.net
+
+    def finish(self, net: OpList, packed: bool) -> PlainNet:
+        """A net with what `prepare` has put into the one that it was given.
+
+        Args:
+            packed: see `PlainNet`.
+        """
+        return PlainNet(run_passes(net, self._passes), check=False, packed=packed)
 
     @property
     def fetch(self) -> list[str]:
@@ -275,6 +288,11 @@ class Ranks:
         if self._sharded is not None:
             self._sharded.join(scope)
             self._sharded = None
+
+    def forget(self, scope: Scope) -> None:
+        """Leave no part of a gradient in the scope of a training that has failed."""
+        if self._sharded is not None:
+            self._sharded.forget(scope)
 
     def whole_values(self, net: OpList, scope: Scope) -> dict[str, np.ndarray]:
         """Parameters and states on the host of the first rank; all ranks must ask for them."""

@@ -126,6 +126,10 @@ class ShardedValues:
             variable.scope.erase(shard_name(name))
             variable.set(value)
             variable.origin = self._origins[name]
+        self.forget(scope)
+
+    def forget(self, scope: Scope) -> None:
+        """Erase the parts of gradients that the last step has left."""
         for name in self._gradients:
             scope.erase(name)
 

@@ -76,6 +76,9 @@ class StagedValues:
                 self._ranks.send(to_host(scope.get(var.name).inner), 0)
         return values
 
+    def forget(self, scope: Scope) -> None:
+        """Nothing: no rank holds parts of gradients between steps."""
+
     def join(self, scope: Scope) -> None:
         """Let all ranks hold the values of all stages again."""
         for name, var in self._vars.items():

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,6 +53,9 @@ from .early_stop import EarlyStop
 from .measuring import Measurements, check_loss
 from .options import WEIGHTS, Options
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from .kept_small import KeptSmall
 
 _TRY = (
     "training diverges where steps are too long: try a smaller learning rate, a schedule that warms"
@@ -130,6 +133,7 @@ class Trainer:
     def join(self, ranks: Ranks, sync_batch_norm: bool, data: Data) -> None:
         """Take part in what several ranks train together."""
         self.ranks = ranks
+        self._kept_small: KeptSmall | None = None
         self._waiting = 0  # minibatches whose gradients no update has used
         if ranks.alone and ranks.accumulate == 1:
             return
@@ -153,6 +157,25 @@ class Trainer:
         self.at.rank = self.history.rank = ranks.rank
         if ranks.accumulate > 1:
             self._first_update = first_update(self.net.op_list)
+
+    def limit_memory(self, given: int | str | None) -> None:
+        """Keep steps within a budget; comes after `join`."""
+        if given is not None and self.ranks.pipeline is not None:
+            raise OpscopeError(
+                f"train: memory={given!r} is for ranks that have all stages of the net: say"
+                " pipeline='off', or leave memory out"
+            )
+        if given is not None:
+            from .kept_small import KeptSmall  # few trainings want it
+
+            place = self.base.device or self.scope.place
+            self._kept_small = KeptSmall(self.op_list, self.ranks, given, place)
+            self._run_from_now(self._kept_small.net)
+
+    def _run_from_now(self, net: PlainNet) -> None:
+        self.net = self.at.net = net
+        if self.ranks.accumulate > 1:
+            self._first_update = first_update(net.op_list)
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -194,6 +217,7 @@ class Trainer:
                 self._write_checkpoint()
             except BaseException:
                 self._forget_own()
+                self.ranks.forget(self.scope)
                 raise
         self.history.memory = [RankMemory(*one) for one in self.ranks.of_all(self._memory())]
         if self.ranks.leads:
@@ -310,6 +334,9 @@ class Trainer:
         else:
             (batch,) = group
             rows = feeder(batch, self._position)
+            if self._kept_small is not None:
+                where = self._position()
+                self._run_from_now(self._kept_small.for_batch(self.scope, context, where))
             context.renew()
             if self.ranks.accumulate == 1:
                 self.net.run(self.scope, context)
@@ -370,7 +397,8 @@ class Trainer:
         )
         measured = self.measured.fresh()
         minibatches = 0
-        end = self.net.last_forward_op + 1
+        net = self.net if self._kept_small is None else self._kept_small.plain
+        end = net.last_forward_op + 1
         where = lambda: f"{self._position()}, evaluation"  # noqa: E731
         batches = batches_of(data, self.epoch)
         for group in self.ranks.parts(batches, where, lambda: ctrl_c.pressed, whole=True):
@@ -382,7 +410,9 @@ class Trainer:
             else:
                 (batch,) = group
                 rows = feeder(batch, where, held_out=True)
-                self.net.run(self.scope, context, 0, end)
+                if self._kept_small is not None:
+                    self._kept_small.check(self.scope, context, where())
+                net.run(self.scope, context, 0, end)
                 found = [(measured.values(self.scope), rows)]
             for values, rows in found:
                 measured.update(values, rows)

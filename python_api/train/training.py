@@ -57,6 +57,7 @@ def train(
     zero: int = 0,
     accumulate: int = 1,
     pipeline: str = ONE_F_ONE_B,
+    memory: int | str | None = None,
 ) -> History:
     """Train a net that holds its optimizer's operators.
 
@@ -115,6 +116,11 @@ def train(
             which a rank runs its stage for the `accumulate` minibatches of an update. "1f1b": one
             forward, one backward; "gpipe": all forward, all backward; "off": every rank has all
             stages.
+        memory: the most that a step may take on its device, with parameters, states and inputs: a
+            number of bytes, `"8GB"`, `"512MiB"`, or `"80%"` of what the device has. Activations are
+            then computed again for the gradients, as many as are needed, and on a GPU wait in the
+            host's memory where that is not enough. The results are the same. See
+            docs/training.md.
 
     Returns:
         The history, with the rows of before a resume.
@@ -127,6 +133,7 @@ def train(
         FormatError: the checkpoint is damaged or of another net; nothing of it fits.
         SaveError: a file cannot be written.
         RanksError: the ranks differ in net, data or arguments, or another one has failed.
+        RunError: no choice keeps a step within `memory`; the message says how much would.
         OpscopeError: no optimizer in the net, no data, arguments that contradict each other.
     """
     if context is not None and not isinstance(context, OpContext):
@@ -183,6 +190,7 @@ def train(
         trainer = Trainer(net, scope, str(loss), as_metrics(metrics), base)
         trainer.use(evaluate, early_stop, hooks, options, Callbacks(callbacks))
         trainer.join(ranks, sync_batch_norm, data)
+        trainer.limit_memory(memory)
         return trainer.train(data, progress and ranks.leads)
     except BaseException as error:
         ranks.communicator.fail(error)  # else the others would wait for this one

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from dataclasses import dataclass
 
 from ..errors import FormatError, OpscopeError, nearest
 from ..options.settings import switch
 
 SWITCH = "OPSCOPE_LIMITS"
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_VALUE = re.compile(r"([0-9]{1,18})([kmgt]?)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -30,13 +27,18 @@ class Limit:
     shown_default: str = ""  # in place of a number that depends on the machine
 
 
-def physical_memory() -> int:
-    """The bytes of memory that the machine has; a terabyte where it does not tell."""
+def known_memory() -> int | None:
+    """The bytes of memory that the machine has; None where it does not tell."""
     try:
         # Windows has no sysconf.
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        return 1 << 40
+        return None
+
+
+def physical_memory() -> int:
+    """The bytes of memory that the machine has; a terabyte where it does not tell."""
+    return known_memory() or 1 << 40
 
 
 LIMITS = {
@@ -221,16 +223,20 @@ def shown_number(number: int) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _set_limits(text: str) -> dict[str, int]:
-    limits = {}
+    limits: dict[str, int] = {}
+    if not text:
+        return limits
+    from ..sizes.byte_sizes import read_bytes  # few processes set limits
+
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = pair.partition("=")
-        match = _VALUE.fullmatch(value)
+        number = read_bytes(value)
         if name not in LIMITS:
             raise OpscopeError(
                 f"{SWITCH}={text}: there is no limit {name!r}{nearest(name, LIMITS)}; there are"
                 f" {', '.join(LIMITS)}"
             )
-        if match is None:
+        if number is None:
             raise OpscopeError(f"{SWITCH}={text}: {name} wants a number such as 100 or 16G")
-        limits[name] = int(match[1]) * _UNITS[match[2].lower()]
+        limits[name] = number
     return limits

@@ -215,7 +215,9 @@ def _find_arena(
                 steps = max(steps, 2 * arena.steps)
             else:
                 steps = arena.steps
-        arena = frame.scope.bound[key] = Arena(frame.place, room, steps, fixed)
+        trains = frame.train and forward.arena is None
+        arena = Arena(frame.place, room, steps, fixed, trains=trains)
+        frame.scope.bound[key] = arena
     if kept is not None:
         for array, is_kept in zip(constant, are_kept, strict=True):
             if is_kept:

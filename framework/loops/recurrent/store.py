@@ -22,7 +22,7 @@ from ...base.sizes.shape import ArraySpec, Levels
 from ...fusion.prepared import Prepared
 from ...ir.kernel_args import RunState
 from ...runtime.executor import OPERATOR_BYTES
-from ...runtime.plans.memory import ScratchPool
+from ...runtime.plans.memory import Held, ScratchPool
 
 _MOST_STEPS = 4096
 """Bound steps of an arena: a step of a batch for each number of rows that it had."""
@@ -199,15 +199,20 @@ def _are_one(new: Any, old: Any) -> bool:
     return new is old or (arrays and same_memory(new, old))
 
 
-class Arena:
+class Arena(Held):
     """The memory of a recurrent operator in one scope, and the frames that are bound to it.
 
     Args:
         room, steps: the largest step and the longest sequence it serves.
         fixed: arrays from outside that frames are bound to.
+        trains: whether a gradient follows, whose arrays are about as many; it is bound when it
+            runs, and counts here.
     """
 
-    def __init__(self, place: Place, room: int, steps: int, fixed: Iterable[Any]) -> None:
+    def __init__(
+        self, place: Place, room: int, steps: int, fixed: Iterable[Any], *, trains: bool = False
+    ) -> None:
+        self._trains = trains
         self.room = room
         self.steps = steps
         self.fixed = list(fixed)
@@ -235,6 +240,11 @@ class Arena:
         if array is None or array.shape != spec[0] or array.dtype != spec[1]:
             array = self._arrays[key] = self._xp.empty(*spec)
         return array
+
+    @property
+    def nbytes(self) -> int:
+        own = self.scratch.nbytes + sum(array.nbytes for array in self._arrays.values())
+        return 2 * own if self._trains else own
 
     def arrays(self) -> list[Any]:
         """All its arrays."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -80,6 +81,10 @@ class ScratchPool:
     def restart(self) -> None:
         self._block = self._used = 0
 
+    @property
+    def nbytes(self) -> int:
+        return sum(block.nbytes for block in self._blocks)
+
     def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """Memory as an array."""
         block, start = self._room(math.prod(shape) * dtype.itemsize)
@@ -142,6 +147,11 @@ class Panels:
         self._memory: list[Any] = [None] * (1 + row_blocks.MOST_ITEMS)
         self._turn = 0
         self._held: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+    @property
+    def nbytes(self) -> int:
+        memory = [*self._memory, *self._held.values()]
+        return sum(block.nbytes for block in memory if block is not None)
 
     def restart(self) -> None:
         """The products of another frame follow, which is done before or after the others."""
@@ -233,17 +243,30 @@ def memory_of(key: Any, make: Callable[[], Any]) -> Any:
     return make() if panels is None else panels.held(key, make)
 
 
+class Held(ABC):
+    """What operators keep in a scope, as long as frames there use it."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """The bytes that it takes on the place of the scope, beside the memory of plans."""
+
+
 class Workspace:
     """Memory of temporaries, scratch memory and panels of frames that run one after another.
 
     Frames of one scope share it. So do the scopes of one owner who runs one of them at a time: the
-    stages of an imported model, the computers of a network.
+    stages of an imported model, the computers of a network. On a GPU all blocks lie in one array,
+    so that its pool is asked once.
 
     Attributes:
-        blocks: of temporaries, by number. scratch, panels: see there.
+        blocks: of temporaries, by number; `ARENA` for the one array.
+        scratch, panels: see there.
         scopes: those that use it.
         has_replaced: whether a block is another one since frames were last looked through.
     """
+
+    ARENA = -1
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
@@ -253,18 +276,60 @@ class Workspace:
         self.panels = Panels()
         self.scopes: weakref.WeakSet[Scope] = weakref.WeakSet()
 
-    def take(self, sizes: Sequence[int]) -> list[Any]:
-        """Blocks of at least these sizes. One that was too small is another array now."""
-        for number, size in enumerate(sizes):
-            block = self.blocks.get(number)
-            if block is None:
-                self.blocks[number] = fresh(self._xp, padded(size), number)
-            elif block.nbytes < size:
-                # With some room: every larger one makes all frames be bound anew.
-                room = size // 2 if size < _HUGE else size // 8
-                self.blocks[number] = fresh(self._xp, padded(size + room), number)
-                self.has_replaced = True
-        return [self.blocks[number] for number in range(len(sizes))]
+    def take(
+        self, sizes: Sequence[int], starts: Sequence[int] | None = None
+    ) -> tuple[list[Any], dict[int, Any]]:
+        """Blocks of at least these sizes, and the arrays that they lie in, by their numbers in
+        `blocks`. An array that was too small is another one now.
+
+        Args:
+            starts: see `Plan.starts`.
+        """
+        exact = starts is not None
+        if starts is None and self._xp is not np:
+            from .packing import in_a_row  # without a GPU it is not needed
+
+            starts = in_a_row(sizes)
+        if starts is None:
+            held = {number: self._room(number, size, False) for number, size in enumerate(sizes)}
+            return list(held.values()), held
+        if not sizes:
+            return [], {}
+        ends = [start + size for start, size in zip(starts, sizes, strict=True)]
+        whole = self._room(self.ARENA, max(ends), exact)
+        blocks = [whole[start:end] for start, end in zip(starts, ends, strict=True)]
+        return blocks, {self.ARENA: whole}
+
+    def is_short_of(self, size: int) -> bool:
+        """Whether the one array is there, and smaller."""
+        known = self.blocks.get(self.ARENA)
+        return known is not None and known.nbytes < size
+
+    def give_up(self) -> None:
+        """Let go of all memory; no frame uses it any more."""
+        self.blocks = {}
+        self.scratch = ScratchPool(self._xp)
+        self.panels = Panels()
+
+    @property
+    def beside(self) -> int:
+        """The bytes of scratch memory and panels, and of what loops have in its scopes."""
+        held = [one for scope in self.scopes for one in scope.bound.values()]
+        loops = sum(one.nbytes for one in held if isinstance(one, Held))
+        return self.scratch.nbytes + self.panels.nbytes + loops
+
+    def _room(self, number: int, size: int, exact: bool) -> Any:
+        """A block of at least a size; `exact`: no more, where it grows."""
+        block = self.blocks.get(number)
+        if block is not None and block.nbytes >= size:
+            return block
+        room = 0
+        if block is not None:
+            # With some room: every larger one makes all frames be bound anew.
+            room = 0 if exact else size // 2 if size < _HUGE else size // 8
+            self.has_replaced = True
+        block = self.blocks[number] = fresh(self._xp, padded(size + room), max(number, 0))
+        return block
 
 
 def workspace_of(scope: Scope, place: Place) -> Workspace:

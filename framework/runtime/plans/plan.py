@@ -88,6 +88,9 @@ class Plan:
         steps: the callables to bind, in order.
         offsets: sequence offsets of variables that hold sequences.
         blocks: sizes of blocks of memory, in bytes. placement: temporary -> number of its block.
+        starts: where the blocks begin in one piece of memory, whose parts several may use one after
+            another; None where each is memory of its own.
+        temporaries: the bytes of all blocks.
         joined: temporaries that lie side by side in one block, in order (see `OperatorDef.joins`).
         options: the switches. loops: fused loops by id of the step, filled by fuse.py.
         channels_last: temporaries whose channels lie last in memory (see layouts.py).
@@ -108,6 +111,8 @@ class Plan:
     offsets: Mapping[str, Levels] = field(default_factory=dict)
     blocks: list[int] = field(default_factory=list)
     placement: dict[str, int] = field(default_factory=dict)
+    starts: list[int] | None = None
+    temporaries: int = 0
     joined: list[tuple[str, ...]] = field(default_factory=list)
     options: Options = Options()
     loops: dict[int, Any] = field(default_factory=dict)
@@ -263,7 +268,7 @@ class Form:
         sizes = [nbytes_of(spec) for spec in found]
         for block, numbers in self._held:
             blocks[block] = max(blocks[block], sum([sizes[number] for number in numbers]))
-        return replace(plan, specs=specs, offsets=offsets, blocks=blocks)
+        return replace(plan, specs=specs, offsets=offsets, blocks=blocks, temporaries=sum(blocks))
 
     def _holds(self, shapes: Mapping[Shape, Shape], specs: Mapping[str, ArraySpec]) -> bool:
         """Whether steps and memory are right for shapes in place of those of the plan."""
@@ -378,6 +383,8 @@ def make_plan(
     group: Grouping | None = None,
     offsets: Mapping[str, Levels] | None = None,
     forms: list[Form] | None = None,
+    *,
+    packed: bool = False,
 ) -> Plan:
     """Infer shapes, group operators into steps, and lay out temporaries.
 
@@ -387,6 +394,8 @@ def make_plan(
         group: cuts the operators into chains to fuse.
         forms: of earlier plans of the range, with these options and this grouping: where one
             holds for the shapes, sizes alone are found again. That of a new plan is added.
+        packed: lay temporaries into as little memory as is found, in one piece; no form is for such
+            a plan.
 
     Raises:
         ShapeError: an operator refuses its inputs.
@@ -423,8 +432,13 @@ def make_plan(
         options=options,
         views=span.views,
     )
-    _lay_out(plan, span)
-    if forms is not None:
+    lives = _lay_out(plan, span, packed)
+    plan.temporaries = sum(plan.blocks)
+    if packed:
+        from .packing import pack  # for who has little memory
+
+        plan.starts, plan.temporaries = pack(plan.blocks, lives)
+    elif forms is not None:
         forms.insert(0, Form(plan))
         del forms[_MOST_FORMS:]
     return plan
@@ -494,13 +508,19 @@ def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]
     return steps
 
 
-def _lay_out(plan: Plan, span: Range) -> None:
+def _lay_out(plan: Plan, span: Range, packed: bool) -> list[tuple[int, int]]:
     """Give every temporary a block of memory; blocks are reused once nothing reads their holders.
 
     Order of preference: the block of an input that dies here and that the slot may write over
     (`inplace`), or whose elements a reshape leaves as they are, the free block whose size is
     nearest, a new block. Blocks grow to their largest holder, as nothing is allocated before the
     whole list is laid out.
+
+    Args:
+        packed: leave the reuse of others' memory to `pack`.
+
+    Returns:
+        The first and the last step that uses each block.
     """
     views = span.views
     outside = set(plan.externals) | plan.live_out
@@ -523,6 +543,8 @@ def _lay_out(plan: Plan, span: Range) -> None:
         for op in step.operators:
             last_write.update((views.get(name, name), index) for name in op.output_vars())
     free = _FreeBlocks()
+    begins: list[int] = []  # of each block, the step
+    done: dict[int, int] = {}  # block -> the step after which nothing uses it
     busy_until: dict[int, int] = {}  # block -> the last step that uses it
     ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
     for index, step in enumerate(plan.steps):
@@ -545,6 +567,7 @@ def _lay_out(plan: Plan, span: Range) -> None:
             if block is None:
                 size = sum(nbytes_of(plan.specs[name]) for name in members)
                 block = _take_block(plan, free, size)
+                begins += [index] * (len(plan.blocks) - len(begins))
             for name in members:
                 plan.placement[name] = block
             last = max(last_use[name] for name in members)
@@ -555,8 +578,12 @@ def _lay_out(plan: Plan, span: Range) -> None:
         for block in sorted(ends.pop(index, ())):
             if busy_until.get(block) == index:
                 del busy_until[block]
-                if plan.options.reuse:
+                done[block] = index
+                if plan.options.reuse and not packed:
                     free.add(block, plan.blocks[block])
+    end = len(plan.steps)
+    lasting = not plan.options.reuse
+    return [(0, end) if lasting else (first, done[n]) for n, first in enumerate(begins)]
 
 
 def _joined(plan: Plan, span: Range, fixed: set[str]) -> list[tuple[str, ...]]:

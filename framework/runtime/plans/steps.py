@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,29 @@ class Chain(list[Operator]):
     def __init__(self, operators: Iterable[Operator], loops: Sequence[Sequence[Any]] = ()) -> None:
         super().__init__(operators)
         self.loops = loops
+
+
+class Units:
+    """Which operators may become one step: those of one unit. Without numbers, all may.
+
+    Args:
+        numbers: the unit of each operator, by its index.
+        with_tails: the units in which a kernel may compute what follows it.
+    """
+
+    def __init__(self, numbers: Sequence[int] = (), with_tails: Collection[int] = ()) -> None:
+        self._numbers = numbers
+        self._with_tails = with_tails
+
+    def are_one(self, one: Operator, other: Operator) -> bool:
+        """Whether two operators are of one unit."""
+        return not self._numbers or self._numbers[one.index] == self._numbers[other.index]
+
+    def may_end(self, one: Operator, other: Operator) -> bool:
+        """Whether the second may be computed along with the kernel of the first."""
+        return not self._numbers or (
+            self._numbers[one.index] == self._numbers[other.index] in self._with_tails
+        )
 
 
 @dataclass(frozen=True)

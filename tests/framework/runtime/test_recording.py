@@ -155,5 +155,5 @@ def test_no_memory_names_what_wants_it(monkeypatch):
         monkeypatch.setattr(xp, "empty", full, raising=False)
         with pytest.raises(RunError) as caught:
             b.run(scope, feed={"x": x}, fetch=[out])
-        for part in ("double: ", "bytes are free", "float32[1000, 3]", "recompute=True"):
+        for part in ("double: ", "bytes are free", "float32[1000, 3]", "memory=BYTES"):
             assert part.replace("bytes are free", "are free") in str(caught.value)

@@ -1,0 +1,120 @@
+"""Steps within a budget of memory: what they take, and how long, beside the step without one.
+
+    python benchmarks/memory.py
+
+Nets are an MLP, a convolution net and a transformer. Budgets are shares of what the step takes
+without one, down to the smallest that suffices; times are processor time, the least of several.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import opscope
+from opscope.framework.base.context import Hook
+from opscope.framework.base.errors import RunError
+from opscope.framework.runtime.budget import peak_bytes
+
+_SHARES = (0.9, 0.7, 0.5)
+_STEPS = 12
+
+
+def mlp() -> tuple[opscope.NetBuilder, tuple[int, ...]]:
+    b = opscope.NetBuilder("mlp")
+    h = b.input("x", [-1, 256])
+    for _ in range(12):
+        h = b.dropout(b.fc(h, size=256, activation="gelu"), p=0.1)
+    return _ready(b, b.fc(b.layer_norm(h), size=10)), (2048, 256)
+
+
+def conv() -> tuple[opscope.NetBuilder, tuple[int, ...]]:
+    b = opscope.NetBuilder("conv")
+    h = b.input("x", [-1, 3, 32, 32])
+    for channels in (16, 16, 16, 32, 32, 32):
+        h = b.relu(b.batch_norm(b.conv2d(h, channels, 3, padding=1)))
+    return _ready(b, b.fc(b.reduce_mean(h, axes=[2, 3]), size=10)), (64, 3, 32, 32)
+
+
+def transformer() -> tuple[opscope.NetBuilder, tuple[int, ...]]:
+    b = opscope.NetBuilder("transformer")
+    h = b.input("x", [-1, 64, 128])
+    for _ in range(6):
+        h = b.transformer_encoder_layer(h, heads=4, feedforward=512, dropout=0.1)
+    return _ready(b, h), (16, 64, 128)
+
+
+def _ready(b: opscope.NetBuilder, values: Any) -> opscope.NetBuilder:
+    b.mean(b.square(values), name="loss")
+    b.backward_from("loss")
+    b.add_optimization(0.001, "adam")
+    return b
+
+
+class _Steps(Hook):
+    """The planned bytes of steps, and their processor times."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self.seconds: list[float] = []
+
+    def before_run(self, frame: Any) -> None:
+        self.peak = max(self.peak, peak_bytes(frame.plan))
+        self._began = time.process_time()
+
+    def after_run(self, frame: Any) -> None:
+        self.seconds.append(time.process_time() - self._began)
+
+
+def measure(
+    made: tuple[opscope.NetBuilder, tuple[int, ...]], memory: int | None
+) -> tuple[int, float]:
+    """The bytes that a step takes as it is planned, and its seconds."""
+    b, shape = made
+    rows = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    steps = _Steps()
+    data = [{"x": rows}] * _STEPS
+    opscope.train(
+        b,
+        data,
+        epochs=1,
+        scope=opscope.Scope(),
+        seed=1,
+        progress=False,
+        memory=memory,
+        hooks=[steps],
+    )
+    return steps.peak, min(steps.seconds[2:])
+
+
+def rows_of(name: str, made: tuple[opscope.NetBuilder, tuple[int, ...]]) -> Iterator[str]:
+    """The lines of a net."""
+    peak, seconds = measure(made, None)
+    yield f"{name:12} {'none':>9} {peak / 1e6:8.1f} {seconds * 1e3:8.1f} {1:6.2f}"
+    least = 0
+    try:
+        measure(made, 1000)
+    except RunError as error:
+        found = re.search(r"suffices is (\d+) bytes", str(error))
+        least = int(found[1]) if found else 0
+    for budget in (*(int(share * peak) for share in _SHARES), least):
+        if budget < least:
+            continue
+        own, spent = measure(made, budget)
+        ratio = spent / seconds
+        yield f"{'':12} {budget / 1e6:9.1f} {own / 1e6:8.1f} {spent * 1e3:8.1f} {ratio:6.2f}"
+
+
+def main() -> None:
+    print(f"{'net':12} {'budget MB':>9} {'step MB':>8} {'ms':>8} {'ratio':>6}")
+    for make in (mlp, conv, transformer):
+        for line in rows_of(make.__name__, make()):
+            print(line)
+
+
+if __name__ == "__main__":
+    main()
