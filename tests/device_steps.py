@@ -140,7 +140,16 @@ def _kaldi(layers: str) -> Step:
     rows = _normal(_FRAMES + 2 * _WIDE, 4)
     example = NnetExample([example_io("input", rows, -_WIDE), example_io("output", targets)])
     merged = merge_examples([example] * 2)
-    return lambda: trainer.train(merged)
+    return _trained_by(trainer, nnet, merged)
+
+
+def _trained_by(trainer: NnetTrainer, nnet: Nnet, minibatch: Any) -> Step:
+    def step() -> dict[str, Any]:
+        trainer.train(minibatch)
+        trainer.store()
+        return {"parameters": nnet.vectorize()}
+
+    return step
 
 
 def tdnn() -> Step:
@@ -196,7 +205,7 @@ def lattice_free_mmi() -> Step:
         NnetTrainerOptions(), nnet, log=[].append, objective=ChainObjectives(graph, options)
     )
     merged = merge_chain_examples(examples)
-    return lambda: trainer.train(merged)
+    return _trained_by(trainer, nnet, merged)
 
 
 # -- CNTK ------------------------------------------------------------------------------------------

@@ -53,14 +53,18 @@ class _Times(Hook):
         self.place = "the CPU"
         self._start = 0.0
         self._obstacles: dict[str, str] = {}
+        self._graphs = 0
 
     def after_run(self, frame: Any) -> None:
         if frame.place.kind == "cpu":
             return
         # With hooks each operator runs by itself.
         self._obstacles |= frame.recording.obstacles
+        self._graphs = max(self._graphs, frame.recording.graphs)
         whys = [f"{kind} {why}" for kind, why in self._obstacles.items()]
-        runs = f"which is no CUDA graph: {'; '.join(whys)}" if whys else "else as a CUDA graph"
+        runs = f"else as {'a CUDA graph' if self._graphs == 1 else f'{self._graphs} CUDA graphs'}"
+        if whys:
+            runs += f", without {'; '.join(whys)}"
         self.place = f"{frame.place}, {runs}"
 
     def before_op(self, frame: Any, index: int) -> None:

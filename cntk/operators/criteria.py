@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.sizes.shape import ShapeArgs
-from ...framework.fusion.team import in_order
+from ...framework.fusion.team import in_order, recordable
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from .elementwise import LOG_OF_SMALLEST, SMALLEST
@@ -71,7 +71,7 @@ def cross_entropy_kernel(k: KernelArgs) -> Call:
         xp.multiply(logs, label, work)
         out[0] = -work.sum()
 
-    return run
+    return recordable(run)
 
 
 @cross_entropy.backward("label", "x")

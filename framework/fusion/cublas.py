@@ -137,6 +137,11 @@ def multiply(xp: Any, a: Any, b: Any, out: Any) -> Call:
     return product(xp, a, b, out) or partial(xp.matmul, a, b, out=out)
 
 
+def takes(array: Any, lead: tuple[int, ...]) -> bool:
+    """Whether products take matrices as they lie, broadcast along the axes `lead`."""
+    return _layout(array, lead) is not None
+
+
 class _Product:
     """A prepared product."""
 

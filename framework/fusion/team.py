@@ -168,6 +168,12 @@ def nothing() -> None:
     """A call that does nothing, for kernels whose result is there already."""
 
 
+def recordable(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Mark a call that launches the same on a GPU in each run: a CUDA graph may record it."""
+    call.recordable = True  # type: ignore[attr-defined]
+    return call
+
+
 def in_order(*calls: Callable[[], Any] | None) -> Callable[[], Any]:
     """One call that runs several one after the other; None among them is skipped."""
     left = [call for call in calls if call is not None]

@@ -514,7 +514,7 @@ class Frame(BoundSteps):
         hooks = context.hooks
         with on_device(self.place, context.stream):
             if not hooks and self.place.kind != "cpu" and self.options.graphs:
-                self.recording.replay(self._run_each)
+                self.recording.replay(self._run_each, self.fail)
             else:
                 self._run_each(hooks)
         checks = self.scope.root.checks
@@ -540,7 +540,7 @@ class Frame(BoundSteps):
 
     @property
     def recording(self) -> Recording:
-        """The calls that it has now, on a GPU, as a CUDA graph."""
+        """The calls that it has now, on a GPU, as CUDA graphs."""
         from .recording import Recording  # without a GPU it is not needed
 
         if self._recording is None or not self._recording.has(self.calls):

@@ -252,6 +252,18 @@ KERNEL orthogonalize(real *w, const double *root_e, const double *numbers, int64
   }
 }
 
+KERNEL sum_of_squares(const real *x, double *parts, int64 *counter, real *square, int64 size) {
+  double sum = 0;
+  EACH(i, size) sum += (double)x[i] * x[i];
+  sum = block_sum_double(sum);
+  if (FIRST_LANE) parts[BLOCK_INDEX] = sum;
+  if (!is_last_block(counter)) return;
+  sum = 0;
+  LANES(i, BLOCK_COUNT) sum += parts[i];
+  sum = block_sum_double(sum);
+  if (FIRST_LANE) square[0] = (real)sum;
+}
+
 // out = x - back, where x is finite; and `scale`, which gives it the norm of x again.
 KERNEL preconditioned(const real *x, const real *back, const real *square, real *out,
                       double *parts, int64 *counter, real *scale, int64 *count, int64 size) {

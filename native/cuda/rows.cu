@@ -50,6 +50,16 @@ KERNEL softmax(const real *x, real *out, int64 columns) {
   LANES(j, columns) out[BLOCK_INDEX * columns + j] = exp(row[j] - top) / total;
 }
 
+// As softmax; a row of minus infinities becomes zeros.
+KERNEL masked_softmax(const real *x, real *out, int64 columns) {
+  const real *row = x + BLOCK_INDEX * columns;
+  real top = largest_of(row, columns);
+  if (!(top > -INFINITE)) top = 0;
+  real total = exponentials_of(row, top, columns);
+  if (total < 1) total = 1;  // it is 1 or more, but for rows that see nothing
+  LANES(j, columns) out[BLOCK_INDEX * columns + j] = exp(row[j] - top) / total;
+}
+
 KERNEL softmax_grad(const real *out, const real *grad, real *x_grad, int64 columns) {
   const int64 begin = BLOCK_INDEX * columns;
   real total = 0;

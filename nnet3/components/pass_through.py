@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.sizes.shape import ShapeArgs, same_as
-from ...framework.fusion.team import in_order
+from ...framework.fusion.team import in_order, recordable
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import copying
@@ -364,7 +364,7 @@ def truncate_gradient_grad_kernel(k: KernelArgs) -> Call:
         xp.divide(real(1), norms, out=norms)
         xp.copyto(norms, real(0), where=cut)
 
-    calls = [scales, partial(xp.multiply, grad, norms[:, None], k["x_grad"])]
+    calls = [recordable(scales), partial(xp.multiply, grad, norms[:, None], k["x_grad"])]
     if xp is not np:
         squares = k.scratch(grad.shape, grad.dtype)
         return in_order(*_row_norms(k, grad, squares, norms, attrs["scale"] ** 2), *calls)

@@ -49,11 +49,15 @@ def _text() -> str:
 def precondition(k: KernelArgs) -> Call | None:
     if not len(k["x"]) or not takes(k["w_out"]):
         return None
-    return after_copies(k, _Preconditioner(k).run)
+    return after_copies(k, _Preconditioner(k))
 
 
 class _Preconditioner:
-    """One `nnet3.precondition` of some rows, with the calls of its parts bound."""
+    """One `nnet3.precondition` of some rows, with the calls of its parts bound.
+
+    Attributes:
+        fixed: whether it updates its estimate while a CUDA graph records it; see `Choosing`.
+    """
 
     def __init__(self, k: KernelArgs) -> None:
         self._k = k
@@ -70,7 +74,6 @@ class _Preconditioner:
         factors, root_e = k.scratch((rank,), real), k.scratch((rank,), np.float64)
         numbers, order = k.scratch((3,), np.float64), k.scratch((rank,), np.int64)
         turns = k.scratch((rank + 1,), np.float64)
-        flat = given.reshape(-1)
         eta = eta_of(k.attrs, rows)
         sizes = np.int64(rank), np.int64(cols)
         weights = np.float64(eta / rows), np.float64(1.0 - eta), np.float64(k.attrs["alpha"])
@@ -97,9 +100,10 @@ class _Preconditioner:
         blocks = few_blocks(given.size)
         parts, counter = k.scratch((blocks,), np.float64), xp.zeros(1, np.int64)
         results = made, parts, counter, k["scale"], k["count_out"], np.int64(given.size)
+        sizes = parts, counter, square, np.int64(given.size)
         self._open = in_order(
             None if given is x else partial(xp.copyto, given, x),
-            partial(xp.dot, flat, flat, square.reshape(())),
+            kernel("sum_of_squares", blocks=blocks, args=(given, *sizes)),
         )
         self._close = in_order(
             kernel("preconditioned", blocks=blocks, args=(given, back, square, *results)),
@@ -110,17 +114,33 @@ class _Preconditioner:
         self._variable = k.scope.find(names[0]) if names[0] == names[1] else None
         self._counts: dict[Any, tuple[int, int]] = k.scope.root.bound.setdefault(_COUNTS, {})
 
-    def run(self) -> None:
-        count = self._count()
+        self.fixed: bool | None = None
+
+    def __call__(self) -> None:
+        recorded = self.fixed is not None
+        count = 1 if recorded else self._count()
         self._open()
         if count == 0 and np.isfinite(float(self._square[0])):
             self._start()
         self._project()
-        if is_due(self._k.attrs, count):
+        if self.fixed if recorded else is_due(self._k.attrs, count):
             self._update()
         self._close()
+        if not recorded:
+            self._counts_one(count)
+
+    def choose(self) -> bool | None:
+        """Whether the estimate is updated; None in the first run, which asks the GPU."""
+        count = self._count()
+        return is_due(self._k.attrs, count) if count and self._variable is not None else None
+
+    def count(self) -> None:
+        """Note that a run was replayed."""
+        self._counts_one(self._count())
+
+    def _counts_one(self, before: int) -> None:
         if self._variable is not None:
-            self._counts[self._variable] = self._variable.stamp, count + 1
+            self._counts[self._variable] = self._variable.stamp, before + 1
 
     def _count(self) -> int:
         """How many batches went into the estimate; the GPU is asked where the host cannot know."""

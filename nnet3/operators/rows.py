@@ -13,7 +13,7 @@ import numpy as np
 
 from ...framework.base.sequence import repeated
 from ...framework.base.sizes.shape import ShapeArgs
-from ...framework.fusion.team import copy_task, in_order, with_task
+from ...framework.fusion.team import copy_task, in_order, recordable, with_task
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...operators.base.calls import copying
@@ -101,7 +101,8 @@ def _row_mover(
         elif not whole:
             y[places] = taken
 
-    return with_task(move, None if adds or alpha != 1 else copy_task(y, x, target, source))
+    task = None if adds or alpha != 1 else copy_task(y, x, target, source)
+    return with_task(recordable(move), task)
 
 
 def _adding(op_type: str, doc: str, x: Slot, *attrs: AttrSpec) -> OperatorDef:

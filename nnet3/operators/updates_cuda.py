@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from ...framework.fusion.cublas import multiply
 from ...framework.fusion.device_kernels import (
     by_blocks,
     cuda_text,
@@ -95,9 +96,9 @@ def constrain_orthonormal(k: KernelArgs) -> Call:
     given = gram, k.get("wanted"), speed, np.int64(len(w))
     numbers = np.float64(k.attrs["scale"]), np.float64(UPDATE_SPEED)
     move = in_order(
-        partial(xp.matmul, w, w.T, out=gram),
+        multiply(xp, w, w.T, gram),
         by_blocks(xp, _text(), "orthonormal_speed", w.dtype, 1, (*given, *numbers)),
-        partial(xp.matmul, gram, w, out=change),
+        multiply(xp, gram, w, change),
         partial(xp.multiply, change, speed, change),
         partial(xp.add, w, change, w),
     )

@@ -6,6 +6,7 @@ queries and result only they are kept for the gradient.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import sqrt
 from typing import Any
@@ -13,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.sizes.shape import Shape, ShapeArgs
-from ...framework.fusion.team import in_order, nothing
+from ...framework.fusion.team import in_order, nothing, recordable
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.calls import reducing, stacked
+from ..linear.matmul import Product
 from ..tensor.random import draw_below
 from .caches import check_past
 from .heads import HEADS, head_shape, split_heads
@@ -171,7 +173,7 @@ def _after(k: KernelArgs, weights: Any) -> tuple[Any, Call]:
         bias.fill(0)
         xp.copyto(bias, -np.inf, where=later)
 
-    return bias, load
+    return bias, recordable(load)
 
 
 def _softmax(k: KernelArgs, x: Any) -> Call:
@@ -192,7 +194,7 @@ def _softmax(k: KernelArgs, x: Any) -> Call:
         xp.maximum(edge, one, out=edge)  # it is 1 or more, but for rows that see nothing
         xp.divide(x, edge, x)
 
-    return run
+    return recordable(run)
 
 
 def _drops(k: KernelArgs) -> bool:
@@ -225,7 +227,10 @@ def _dropping(k: KernelArgs, weights: Any) -> tuple[Any, Call | None]:
 
 
 @attention.kernel
-def attention_kernel(k: KernelArgs) -> Call:
+def bind_attention(
+    k: KernelArgs, stacked: Product = stacked, softmax: Callable[..., Call] = _softmax
+) -> Call:
+    """Kernel of attention on top of products of stacks, and of a softmax in place."""
     query, key, value, out = (
         split_heads(k[slot], k.attrs["heads"]) for slot in ("query", "key", "value", "out")
     )
@@ -244,14 +249,40 @@ def attention_kernel(k: KernelArgs) -> Call:
         # A transposed view: matrix products read it as it is, so the keys are not copied.
         stacked(k.xp, scaled, key.swapaxes(-1, -2), weights),
         *_masking(k, weights),
-        _softmax(k, weights),
+        softmax(k, weights),
         drop,
         stacked(k.xp, dropped, value, out) if out.size else None,
     )
 
 
+def _through_softmax(k: KernelArgs, out: Any, grad: Any, pull: Any) -> Call:
+    """From the gradient of the dropped weights, in place, to the gradient of the masked products.
+
+    The sum over a row of weight times gradient equals the sum of out times out_grad, a shorter row.
+    """
+    xp = k.xp
+    weights = k["weights"]
+    both = k.scratch(out.shape, out.dtype)
+    edge = k.scratch((*out.shape[:-1], 1), out.dtype)
+
+    def run() -> None:
+        xp.multiply(out, grad, both)
+        both.sum(-1, None, edge, True)
+        xp.subtract(pull, edge, pull)
+        # Rows that see nothing have weights of 0, and so a gradient of 0, without a case of their
+        # own.
+        xp.multiply(pull, weights, pull)
+
+    return recordable(run)
+
+
 @attention.backward("query", "key", "value", "mask")
-def attention_grad_kernel(k: KernelArgs) -> Call:
+def bind_attention_grad(
+    k: KernelArgs,
+    stacked: Product = stacked,
+    through_softmax: Callable[..., Call] = _through_softmax,
+) -> Call:
+    """Kernel of its gradient, likewise."""
     xp = k.xp
     heads = k.attrs["heads"]
     weights = k["weights"]
@@ -270,19 +301,22 @@ def attention_grad_kernel(k: KernelArgs) -> Call:
             dropped = k.scratch(weights.shape, weights.dtype)
             calls.append(partial(xp.multiply, weights, k["kept"], dropped))
         target = split_heads(targets["value"], heads)
-        calls.append(_product(k, dropped.swapaxes(-1, -2), grad, target))
+        calls.append(_product(k, stacked, dropped.swapaxes(-1, -2), grad, target))
     # The gradient of value needs the weights alone; the others need a second product.
     if all(targets[slot] is None for slot in ("query", "key", "mask")):
         return in_order(*calls)
     pull = k.scratch(weights.shape, weights.dtype)
-    calls += [stacked(xp, grad, value.swapaxes(-1, -2), pull), _through_softmax(k, out, grad, pull)]
+    calls.append(stacked(xp, grad, value.swapaxes(-1, -2), pull))
+    if _drops(k):
+        calls.append(partial(xp.multiply, pull, k["kept"], pull))
+    calls.append(through_softmax(k, out, grad, pull))
     # A mask is added to the products, so it gets their gradient, summed over the axes along which
     # it was broadcast.
     if targets["mask"] is not None:
         calls.append(reducing(xp, pull, targets["mask"]))
     if targets["query"] is not None:
         target = split_heads(targets["query"], heads)
-        calls.append(_product(k, pull, key, target))
+        calls.append(_product(k, stacked, pull, key, target))
         # The scale comes last here and first in the forward run: either way on the smaller array,
         # never on the weights.
         calls.append(partial(xp.multiply, target, _scale(k, query), target))
@@ -291,35 +325,11 @@ def attention_grad_kernel(k: KernelArgs) -> Call:
     if targets["key"] is not None:
         scaled, load = _scaled(k, query)
         target = split_heads(targets["key"], heads)
-        calls += [load, _product(k, pull.swapaxes(-1, -2), scaled, target)]
+        calls += [load, _product(k, stacked, pull.swapaxes(-1, -2), scaled, target)]
     return in_order(*calls)
 
 
-def _through_softmax(k: KernelArgs, out: Any, grad: Any, pull: Any) -> Call:
-    """From the gradient of the dropped weights, in place, to the gradient of the masked products.
-
-    The sum over a row of weight times gradient equals the sum of out times out_grad, a shorter row.
-    """
-    xp = k.xp
-    weights = k["weights"]
-    kept = k["kept"] if _drops(k) else None
-    both = k.scratch(out.shape, out.dtype)
-    edge = k.scratch((*out.shape[:-1], 1), out.dtype)
-
-    def run() -> None:
-        if kept is not None:
-            xp.multiply(pull, kept, pull)
-        xp.multiply(out, grad, both)
-        both.sum(-1, None, edge, True)
-        xp.subtract(pull, edge, pull)
-        # Rows that see nothing have weights of 0, and so a gradient of 0, without a case of their
-        # own.
-        xp.multiply(pull, weights, pull)
-
-    return run
-
-
-def _product(k: KernelArgs, left: Any, right: Any, target: Any) -> Call:
+def _product(k: KernelArgs, stacked: Product, left: Any, right: Any, target: Any) -> Call:
     """target = left right, summed over the axes that the target was broadcast along."""
     if not target.size:
         return nothing

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...framework.base.sequence import lengths_of, repeated
 from ...framework.base.sizes.shape import ShapeArgs
-from ...framework.fusion.team import nothing
+from ...framework.fusion.team import in_order, nothing, recordable
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
@@ -74,12 +74,8 @@ def positions_kernel(k: KernelArgs) -> Call:
     if past is not None:
         lengths = lengths_of(k.offsets("x")[-1])
         sequence = k.xp.asarray(repeated(np.arange(len(lengths)), lengths))
-        return lambda: k.xp.add(past[sequence], numbers, out)
-
-    def run() -> None:
-        out[...] = numbers
-
-    return run
+        return recordable(lambda: k.xp.add(past[sequence], numbers, out))
+    return partial(k.xp.copyto, out, numbers)
 
 
 def _rates(k: KernelArgs, width: int) -> Any:
@@ -129,13 +125,12 @@ def sinusoidal_encoding_kernel(k: KernelArgs) -> Call:
     # Views of every other column: the results are rounded to the dtype of out where they belong.
     sines, cosines = out[..., 0::2], out[..., 1::2]
 
-    def run() -> None:
-        xp.multiply(numbers[..., None], rates, angles)
-        sines[...] = xp.sin(angles)
-        # An odd size has one sine more than cosines.
-        cosines[...] = xp.cos(angles[..., : cosines.shape[-1]])
-
-    return run
+    # An odd size has one sine more than cosines.
+    return in_order(
+        partial(xp.multiply, numbers[..., None], rates, angles),
+        partial(xp.sin, angles, sines, casting="unsafe"),
+        partial(xp.cos, angles[..., : cosines.shape[-1]], cosines, casting="unsafe"),
+    )
 
 
 rotary_embedding = operator(
@@ -197,8 +192,7 @@ def _turned(k: KernelArgs, source: str, target: str, sign: int) -> Call:
     # Turning back is turning by the same angles with the sign of the sine changed.
     minus, plus = (xp.subtract, xp.add) if sign > 0 else (xp.add, xp.subtract)
 
-    def run() -> None:
-        load()
+    def turn() -> None:
         xp.multiply(one, cosines, part)
         xp.multiply(two, sines, other)
         minus(part, other, first)
@@ -206,7 +200,7 @@ def _turned(k: KernelArgs, source: str, target: str, sign: int) -> Call:
         xp.multiply(one, sines, other)
         plus(part, other, second)
 
-    return run
+    return in_order(load, recordable(turn))
 
 
 def _halves(k: KernelArgs, x: Any) -> tuple[Any, Any]:
@@ -237,11 +231,11 @@ def _angles(k: KernelArgs, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any
     angles = k.scratch((*position.shape, 1, len(rates)), np.float64)
     cosines, sines = k.scratch(angles.shape, dtype), k.scratch(angles.shape, dtype)
 
-    def load() -> None:
-        xp.multiply(position[..., None, None], rates, angles)
-        cosines[...] = xp.cos(angles)
-        sines[...] = xp.sin(angles)
-
+    load = in_order(
+        partial(xp.multiply, position[..., None, None], rates, angles),
+        partial(xp.cos, angles, cosines, casting="unsafe"),
+        partial(xp.sin, angles, sines, casting="unsafe"),
+    )
     return cosines, sines, load
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,10 +10,13 @@ import numpy as np
 
 from ...framework.base.sizes.shape import count
 from ...framework.fusion import cublas
+from ...framework.fusion.device_kernels import takes
 from ...framework.fusion.device_lists import standing_for, work_of
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import lookup
+from ..attention.dot_product import bind_attention, bind_attention_grad
+from ..base.calls import copying
 from ..linear.matmul import (
     as_rows,
     bind_affine,
@@ -21,6 +25,7 @@ from ..linear.matmul import (
     bind_matmul_grad,
 )
 from ..linear.matmul import product as _cupy_product
+from .cuda_rows import masked_softmax, through_softmax
 
 
 def product(
@@ -58,10 +63,42 @@ def affine_grad(k: KernelArgs) -> Call | None:
     return in_order(*calls)
 
 
+def stacked(k: KernelArgs) -> Callable[[Any, Any, Any, Any], Call]:
+    """`cublas.multiply`, with copies of matrices that lie as cuBLASLt does not take them: heads
+    that lie side by side in a row."""
+
+    def multiply(xp: Any, a: Any, b: Any, out: Any) -> Call:
+        lead = out.shape[:-2]
+        lying = [
+            one if cublas.takes(one, lead) else k.scratch(one.shape, one.dtype)
+            for one in (a, b, out)
+        ]
+        call = cublas.product(xp, *lying)
+        if call is None:
+            return partial(xp.matmul, a, b, out=out)
+        pairs = zip(lying[:2], (a, b), strict=True)
+        loads = [copying(xp, one, held) for held, one in pairs if held is not one]
+        return in_order(*loads, call, None if lying[2] is out else copying(xp, lying[2], out))
+
+    return multiply
+
+
+def attention(k: KernelArgs) -> Call | None:
+    plain = takes(k.get("weights"))
+    return bind_attention(k, stacked(k), masked_softmax) if plain else None
+
+
+def attention_grad(k: KernelArgs) -> Call | None:
+    plain = takes(k["weights"])
+    return bind_attention_grad(k, stacked(k), through_softmax) if plain else None
+
+
 for _type, _bind in {
     "matmul": partial(bind_matmul, product=product, stacked=cublas.multiply),
     "matmul_grad": partial(bind_matmul_grad, product=product, stacked=cublas.multiply),
     "affine": partial(bind_affine, product=product),
     "affine_grad": affine_grad,
+    "scaled_dot_product_attention": attention,
+    "scaled_dot_product_attention_grad": attention_grad,
 }.items():
     lookup(_type).kernel(_bind, device="gpu", dtypes=(np.float32, np.float64), library="cuda")

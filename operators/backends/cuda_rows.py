@@ -91,6 +91,16 @@ def _over_rows(k: KernelArgs, name: str, arrays: Sequence[Any], columns: int, *r
     return by_blocks(k.xp, _text(), name, first.dtype, first.size // columns, given)
 
 
+def masked_softmax(k: KernelArgs, x: Any) -> Call:
+    """Softmax in place, of what is contiguous; a row of minus infinities becomes zeros."""
+    return _over_rows(k, "masked_softmax", (x, x), x.shape[-1])
+
+
+def through_softmax(k: KernelArgs, out: Any, grad: Any, pull: Any) -> Call:
+    """From the gradient of attention's weights, in place, to the gradient of its products."""
+    return _over_rows(k, "softmax_grad", (k["weights"], pull, pull), pull.shape[-1])
+
+
 def _layer_norm(k: KernelArgs) -> Call | None:
     slots = ("x", "scale", "bias", "out", "mean", "inv_std")
     arrays = [k.get(slot) for slot in slots]

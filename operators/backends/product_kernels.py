@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.ir.kernel_args import Call
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import lookup
 from . import bf16 as _bf16
 from . import blas as _blas
@@ -16,12 +16,19 @@ from . import mkl as _mkl
 
 
 def register_product_kernels(op_type: str, bind: Callable[..., Call | None], **more: Any) -> None:
-    """Register the kernel `bind` of an operator with products of MKL and of NumPy's OpenBLAS.
+    """Register the kernel `bind` of an operator with products of MKL, of NumPy's OpenBLAS and, on
+    a GPU, of cuBLASLt.
 
     Args:
         bind: called with the kernel's arguments and a function that makes products.
-        more: further arguments of `bind`, except for products that round their factors.
+        more: further arguments of `bind` for MKL and OpenBLAS.
     """
+
+    def on_gpu(k: KernelArgs) -> Call | None:
+        from .cuda_products import product  # without a GPU it is not needed
+
+        return bind(k, product)
+
     exact = partial(bind, **more)
     kernels = {"mkl": _mkl.kernel(exact, _mkl.product), "blas": lambda k: exact(k, _blas.product)}
     for library, kernel in kernels.items():
@@ -30,3 +37,4 @@ def register_product_kernels(op_type: str, bind: Callable[..., Call | None], **m
         )
     rounded = _bf16.kernel(bind, _bf16.product)
     lookup(op_type).kernel(rounded, device="cpu", dtypes=(np.float32,), library="bf16")
+    lookup(op_type).kernel(on_gpu, device="gpu", dtypes=(np.float32, np.float64), library="cuda")

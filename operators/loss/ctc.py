@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -222,7 +223,5 @@ def ctc_loss_grad_kernel(k: KernelArgs) -> Call:
     spread = k.scratch((rows,), x_grad.dtype)
     take = gather(k, k["out_grad"], sequence_of_row(offsets), spread)
 
-    def run() -> None:
-        k.xp.multiply(slope, spread[:, None], x_grad)
-
-    return in_order(*load, take, run, *store)
+    scale = partial(k.xp.multiply, slope, spread[:, None], x_grad)
+    return in_order(*load, take, scale, *store)

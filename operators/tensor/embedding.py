@@ -6,11 +6,13 @@ The same row may come several times; rows numbered -1 are skipped.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.sizes.shape import Shape, ShapeArgs, count
-from ...framework.fusion.team import nothing
+from ...framework.fusion.team import in_order, nothing, recordable
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
@@ -70,13 +72,10 @@ def embedding_kernel(k: KernelArgs) -> Call:
     check = id_check(k, "ids", k.shape("w")[0])
     take = taker(k, k["w"], ids, 0, out)
 
-    def run() -> None:
-        check()
-        take()
-        if padding >= 0:
-            out[ids == padding] = 0
+    def clear() -> None:
+        out[ids == padding] = 0
 
-    return run
+    return in_order(check, take, recordable(clear) if padding >= 0 else None)
 
 
 embedding_grad = operator(
@@ -116,15 +115,8 @@ def embedding_grad_kernel(k: KernelArgs) -> Call:
     padding = k.attrs["padding_idx"]
     check = id_check(k, "ids", len(w_grad))
     add = scatter_adder(k, w_grad, k["ids"], k["out_grad"])
-
-    def run() -> None:
-        check()
-        w_grad.fill(0)
-        add()
-        if padding >= 0:
-            w_grad[padding] = 0
-
-    return run
+    clear = partial(w_grad[padding].fill, 0) if padding >= 0 else None
+    return in_order(check, partial(w_grad.fill, 0), add, clear)
 
 
 embedding_rows_grad = operator(
@@ -160,15 +152,12 @@ def embedding_rows_grad_kernel(k: KernelArgs) -> Call:
     copy_values = copier(k.xp, k["out_grad"], values)
     copy_rows = copier(k.xp, k["ids"], rows)
 
-    def run() -> None:
-        copy_values()
-        copy_rows()
-        if padding >= 0:
-            padded = rows == padding
-            values[padded] = 0
-            rows[padded] = -1
+    def clear() -> None:
+        padded = rows == padding
+        values[padded] = 0
+        rows[padded] = -1
 
-    return run
+    return in_order(copy_values, copy_rows, recordable(clear) if padding >= 0 else None)
 
 
 @embedding.gradient_maker

@@ -98,8 +98,8 @@ class Options:
     )
     graphs: bool = _option(
         True,
-        "on a GPU, record the launches of a run that are the same in each one as a CUDA graph, and"
-        " replay it; `opscope profile` says what prevents it",
+        "on a GPU, record the launches of a run that are the same in each one as CUDA graphs, and"
+        " replay them; `opscope profile` says what runs between them",
     )
     keep_packed: bool = _option(
         True, "pack weights of nets that only predict once for all runs, until they change"

@@ -8,7 +8,7 @@ from typing import Any
 from ....framework.base.sizes.shape import ShapeArgs
 from ....framework.fusion.array_calls import ChunkScratch
 from ....framework.fusion.row_copies import copy_call, fill_call
-from ....framework.fusion.team import in_order
+from ....framework.fusion.team import in_order, recordable
 from ....framework.ir.kernel_args import Call, KernelArgs
 from ....framework.ir.registry import AttrSpec, Slot, operator
 from ....operators.backends.column_sums import sum_of_rows
@@ -235,9 +235,9 @@ def lstm_statistics_kernel(k: KernelArgs) -> Call:
         computed(k, names, formulas, gates),
         *(partial(xp.sum, value, axis=0, out=sums[i]) for i, value in enumerate(values)),
         partial(xp.add, k["values"], sums, k["values_out"]),
-        slopes,
+        recordable(slopes),
         partial(xp.add, k["slopes"], sums, k["slopes_out"]),
         partial(xp.add, k["count"], rows, k["count_out"]),
-        count_repaired,
-        *([] if repair is None else [next_repair]),
+        recordable(count_repaired),
+        *([] if repair is None else [recordable(next_repair)]),
     )

@@ -35,7 +35,7 @@ def run_counting(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return seen
 
 
-@pytest.mark.parametrize("name", ["mlp", "conv", "lstm", "step net"])
+@pytest.mark.parametrize("name", ["mlp", "conv", "lstm", "step net", "transformer", "cntk", "ctc"])
 def test_a_step_is_one_launch_with_the_same_losses(name, monkeypatch):
     with by_default():
         with options(graphs=False):
@@ -49,6 +49,23 @@ def test_a_step_is_one_launch_with_the_same_losses(name, monkeypatch):
         with options(graphs=False):
             step()
         assert len(seen[-1]) > 10
+
+
+@pytest.mark.parametrize("name", ["tdnn", "tdnn-f", "lstmp", "lf-mmi"])
+def test_natural_gradient_has_graphs_for_both_its_ways(name, monkeypatch):
+    """Its estimate moves in each fourth step only. What decides on the host runs between graphs."""
+    with by_default():
+        with options(graphs=False):
+            step = STEPS[name]()
+            wanted = [step()["parameters"] for _ in range(20)]
+        step = STEPS[name]()
+        seen = run_counting(monkeypatch)
+        found = [step()["parameters"] for _ in range(20)]
+    np.testing.assert_array_equal(found, wanted)
+    graphs = [run.count("graph") for run in seen]
+    assert graphs[:2] == [0, 0] and graphs.count(0) < 7 and min(graphs[-4:]) == max(graphs) < 7
+    # Self-repair and the like launch little beside the graphs.
+    assert max(len(run) for run, count in zip(seen, graphs, strict=True) if count) < 50
 
 
 def net(random: bool = False) -> tuple[NetBuilder, Any, Scope]:
@@ -104,7 +121,12 @@ def test_a_profile_tells_what_keeps_a_net_from_it():
         b = NetBuilder("ids")
         b.embedding(b.input("x", [-1], "int64"), [5, 3], init="xavier")
         b.initialize(scope, OpContext(seed=1))
-        assert "is no CUDA graph: embedding" in profile(b, scope=scope, rows=2).table()
+        assert "else as a CUDA graph, best" in profile(b, scope=scope, rows=2).table()
+        b, hidden, scope = net()
+        noise = b.gaussian_random(shape=[1, 3])
+        b.tanh(b.add(hidden, noise))
+        table = profile(b, scope=scope, rows=2).table()
+        assert "else as 2 CUDA graphs, without gaussian_random decides on the host" in table
 
 
 @pytest.fixture
