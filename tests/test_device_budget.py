@@ -40,10 +40,10 @@ BUDGET = {
     "transformer": Cost(81, 0, 0),
     "tdnn": Cost(142, 0, 0),
     "tdnn-f": Cost(244, 0, 0),
-    "lstmp": Cost(383, 0, 0),
+    "lstmp": Cost(272, 0, 0),
     "lf-mmi": Cost(115, 0, 1),
     "cntk": Cost(26, 0, 0),
-    "tree": Cost(349, 0, 11),
+    "tree": Cost(314, 0, 11),
     "ctc": Cost(12, 0, 0),
 }
 

@@ -8,18 +8,21 @@
   for (int64 row = LANE / TILE; row < (rows); row += LANE_COUNT / TILE)
 
 // The sum over the lanes of the same column.
-DEVICE real column_sum(real value) {
-  SHARED real held[THREADS];
-  held[LANE] = value;
-  SYNC;
-  for (int64 half = LANE_COUNT / 2; half >= TILE; half /= 2) {
-    if (LANE < half) held[LANE] += held[LANE + half];
-    SYNC;
+#define COLUMN_SUM(name, type)                                       \
+  DEVICE type name(type value) {                                     \
+    SHARED type held[THREADS];                                       \
+    held[LANE] = value;                                              \
+    SYNC;                                                            \
+    for (int64 half = LANE_COUNT / 2; half >= TILE; half /= 2) {     \
+      if (LANE < half) held[LANE] += held[LANE + half];              \
+      SYNC;                                                          \
+    }                                                                \
+    value = held[COLUMN_OF_LANE];                                    \
+    SYNC;                                                            \
+    return value;                                                    \
   }
-  value = held[COLUMN_OF_LANE];
-  SYNC;
-  return value;
-}
+COLUMN_SUM(column_sum, real)
+COLUMN_SUM(column_sum_double, double)
 
 // The gradients of what a normalization of rows scales and shifts by.
 KERNEL layer_norm_parameters_grad(const real *x, const real *mean, const real *inverse,

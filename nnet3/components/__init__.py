@@ -49,7 +49,10 @@ def _on_gpu(name: str) -> Callable[[KernelArgs], Call | None]:
     return bind
 
 
-for _name in ("batch_norm", "batch_norm_grad", "batch_norm_statistics", "column_sums"):
+for _name in (
+    *("batch_norm", "batch_norm_grad", "batch_norm_statistics", "column_sums"),
+    *("truncate_gradient_grad", "lstm_statistics"),
+):
     lookup(f"nnet3.{_name}").kernel(
         _on_gpu(_name), device="gpu", dtypes=(np.float32, np.float64), library="cuda"
     )

@@ -6,6 +6,8 @@ from builtins import slice as span
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ...framework.base.backend import address
 from ...framework.base.sizes.dims import Dim
 from ...framework.base.sizes.shape import ShapeArgs
@@ -26,8 +28,15 @@ _TO_END = (1 << 63) - 1
 
 def _copies(xp: Any, targets: list[Any], sources: list[Any]) -> Any:
     """A call that copies each source to its target; targets that nothing needs are None."""
-    pairs = zip(targets, sources, strict=True)
-    return in_order(*(copy_call(xp, part, to) for to, part in pairs if to is not None))
+    pairs = zip(sources, targets, strict=True)
+    wanted = [(part, to) for part, to in pairs if to is not None]
+    if xp is not np:
+        from ...framework.fusion.device_copies import copies  # without a GPU it is not needed
+
+        together = copies(xp, wanted)
+        if together is not None:
+            return together
+    return in_order(*(copy_call(xp, part, to) for part, to in wanted))
 
 
 def _views_along(whole: Any, axis: int, sizes: list[int]) -> list[Any]:

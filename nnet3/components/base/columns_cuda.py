@@ -1,4 +1,4 @@
-"""Batch normalization and statistics of columns in CUDA (library "cuda"), one kernel each."""
+"""Batch normalization, truncated gradients and statistics in CUDA (library "cuda")."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from ....framework.fusion.device_kernels import TILE, by_blocks, cuda_text, elementwise, takes
+from ....framework.fusion.team import in_order
 from ....framework.ir.kernel_args import Call, KernelArgs
 
+_REAL = {"float32": "float", "float64": "double"}
 _SUMMED = {
     "value": "(x)",
     "square": "((x) * (x))",
@@ -19,10 +21,8 @@ _SUMMED = {
 
 
 def _text(total: str = "float32", of: str = "value") -> str:
-    real = {"float32": "float", "float64": "double"}[total]
-    return (
-        f"#define OF(x) {_SUMMED[of]}\n{cuda_text('columns', 'batch_norm').replace('TOTAL', real)}"
-    )
+    text = cuda_text("columns", "batch_norm").replace("TOTAL", _REAL[total])
+    return f"#define OF(x) {_SUMMED[of]}\n{text}"
 
 
 def _blocks(width: int) -> int:
@@ -71,6 +71,45 @@ def column_sums(k: KernelArgs) -> Call | None:
     given = x, *arrays, np.int64(rows), np.int64(total.size), np.int64(apart)
     text = _text(total.dtype.name, k.attrs["of"])
     return by_blocks(k.xp, text, "column_sums", x.dtype, _blocks(total.size), given)
+
+
+def truncate_gradient_grad(k: KernelArgs) -> Call | None:
+    grad, out, a = k["out_grad"], k["x_grad"], k.attrs
+    if not grad.size or not takes(grad, out) or grad.dtype != out.dtype:
+        return None
+    rows, cols = grad.shape
+    real = grad.dtype.type
+    bounds = a["scale"] ** 2, a["clipping_threshold"] ** -2, a["zeroing_threshold"] ** 2
+    given = grad, k.xp.asarray(a["boundary"]), out, np.int64(cols), *map(real, bounds)
+    return by_blocks(k.xp, _recurrent(), "truncated_gradient", real, rows, given)
+
+
+def lstm_statistics(k: KernelArgs) -> Call | None:
+    xp, x, w, repair = k.xp, k["x"], k["w"], k.get("repair")
+    totals = {name: k[name] for name in ("values", "slopes", "count", "repaired")}
+    made = {name: k[f"{name}_out"] for name in totals}
+    arrays = [*totals.values(), *made.values()]
+    total, units = arrays[0].dtype, [repair, k.get("repair_out")]
+    if not x.size or not takes(x, w, *arrays, *units) or not _alike(total, arrays):
+        return None
+    if any(one is not None and one.dtype != x.dtype for one in (w, *units)):
+        return None
+    (rows, apart), cells = x.shape, w.shape[1]
+    text = _recurrent(total.name)
+    sums = [one[name] for one in (totals, made) for name in ("values", "slopes", "count")]
+    numbers = (np.int64(n) for n in (rows, cells, apart))
+    given = x, w, *sums, *numbers
+    bounds = (xp.asarray(np.array(k.attrs[name], np.float64)) for name in ("lower", "scale"))
+    before = made["slopes"], made["count"], repair, totals["repaired"]
+    then = *before, *bounds, made["repaired"], units[1], np.int64(rows), np.int64(cells)
+    return in_order(
+        by_blocks(xp, text, "lstm_statistics", x.dtype, _blocks(cells), given),
+        by_blocks(xp, text, "lstm_repair", x.dtype, 1, then),
+    )
+
+
+def _recurrent(total: str = "float32") -> str:
+    return cuda_text("columns", "recurrent").replace("TOTAL", _REAL[total])
 
 
 def _alike(dtype: Any, arrays: Any) -> bool:

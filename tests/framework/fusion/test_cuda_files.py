@@ -20,8 +20,10 @@ WHOLE = {
     "batch_norm": columns_cuda._text(),
     "chain": operator_cuda._text(),
     "ctc": cuda_text("ctc").replace("LABEL", "int64"),
+    "copies": cuda_text("copies").replace("UNIT", "uint16"),
     "indexes": cuda_text("indexes").replace("ID ", "int32 "),
     "natural_gradient": natural_gradient_cuda._text(),
+    "recurrent": columns_cuda._recurrent(),
     "row_lists": "",  # kernels that test_device_budget.py compiles, with the loops of its nets
     "rows": cuda_text("labels", "rows"),
     "updates": updates_cuda._text(),
