@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..framework.base.dtypes import DOUBLE, HALVES, SINGLE
 from .device_graphs import launches, recorded
 
 _OK, _NOT_SUPPORTED, _INVALID = 0, 15, 7
-_TYPES = {0: np.dtype(np.float32), 1: np.dtype(np.float64)}
+_TYPES = {0: SINGLE, 1: DOUBLE, **dict(zip((2, 14), HALVES, strict=False))}
 _SIZES = {
     "MatmulDesc": {3: 4, 4: 4, 7: 4, 8: 8},
     "MatrixLayout": {5: 4, 6: 8},
@@ -115,13 +116,15 @@ class Library:
         )
         left = left.swapaxes(1, 2) if plan[3] else left
         right = right.swapaxes(1, 2) if plan[4] else right
+        if out.dtype in HALVES:
+            left, right = left.astype(SINGLE), right.astype(SINGLE)
         found = alpha._obj.value * np.matmul(left, right)
         if beta._obj.value:
             found = found + beta._obj.value * out
         if plan[7] == 4:
             found = found + _vector(plan[8], left.shape[1], out.dtype)[None, :, None]
         if plan[7] == 256:
-            _vector(plan[8], left.shape[1], out.dtype)[...] = left[0].sum(1)
+            _vector(plan[8], left.shape[1], out.dtype)[...] = left[0].sum(1, dtype=found.dtype)
         out[...] = found
         return _OK
 

@@ -72,6 +72,7 @@ __all__ = [
     "instead_of_cupy",
     "launches",
     "ndarray",
+    "older",
     "xp",
 ]
 
@@ -80,8 +81,23 @@ UPLOADS = ("asarray", "set")
 """The crossings that lead to the device: nothing waits for what is there."""
 
 
+_old: list[bool] = []
+
+
+@contextlib.contextmanager
+def older() -> Iterator[None]:
+    """Within it the double is as CuPy 13, which has no bfloat16."""
+    _old.append(True)
+    backend.require_dtype.cache_clear()
+    try:
+        yield
+    finally:
+        _old.pop()
+        backend.require_dtype.cache_clear()
+
+
 def _garbage(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray:
-    if np.dtype(dtype).kind == "V":  # bfloat16 and its like
+    if np.dtype(dtype).kind == "V" and (_old or np.dtype(dtype).name != "bfloat16"):
         raise TypeError(f"Unsupported dtype {np.dtype(dtype)}")
     array = np.empty(shape, dtype, "F" if order == "F" else "C")
     flat = array.reshape(-1, order="A")

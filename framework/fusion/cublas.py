@@ -22,8 +22,14 @@ from ..base.errors import DeviceError
 from ..ir.kernel_args import Call
 
 # Numbers of cublasLt.h, library_types.h and cublas_api.h.
-_TYPES = {"float32": (0, 68, c_float), "float64": (1, 70, c_double)}
-"""Data type, compute type without rounding to TF32, and the type of factors."""
+_TYPES = {
+    "float16": (2, 68, 0, c_float),
+    "bfloat16": (14, 68, 0, c_float),
+    "float32": (0, 68, 0, c_float),
+    "float64": (1, 70, 1, c_double),
+}
+"""Data type; compute type, without rounding to TF32; and the type of factors, twice. Halves are
+summed in float32."""
 _TRANSPOSED = {"a": 3, "b": 4}
 _EPILOGUE, _VECTOR = 7, 8
 _PLAIN, _BIAS, _SUMS = 1, 4, 256
@@ -151,10 +157,10 @@ class _Product:
         self._xp = xp
         self._library, self._handle = made
         self._held = held  # arrays whose addresses are in use
-        self._type, compute, self._factor = _TYPES[dtype]
+        self._type, compute, scale, self._factor = _TYPES[dtype]
         self._descriptors: list[tuple[Callable[[Any], Any], Any]] = []
         self._device = xp.cuda.runtime.getDevice()
-        self._operation = self._make("MatmulDesc", c_int(compute), c_int(self._type))
+        self._operation = self._make("MatmulDesc", c_int(compute), c_int(scale))
 
     @classmethod
     def of(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import HALVES
 from ...framework.base.sizes.shape import count
 from ...framework.fusion import cublas
 from ...framework.fusion.device_kernels import takes
@@ -93,6 +94,7 @@ def attention_grad(k: KernelArgs) -> Call | None:
     return bind_attention_grad(k, stacked(k), through_softmax) if plain else None
 
 
+_FLOATS = (np.float32, np.float64)
 for _type, _bind in {
     "matmul": partial(bind_matmul, product=product, stacked=cublas.multiply),
     "matmul_grad": partial(bind_matmul_grad, product=product, stacked=cublas.multiply),
@@ -101,4 +103,5 @@ for _type, _bind in {
     "scaled_dot_product_attention": attention,
     "scaled_dot_product_attention_grad": attention_grad,
 }.items():
-    lookup(_type).kernel(_bind, device="gpu", dtypes=(np.float32, np.float64), library="cuda")
+    _halves = () if "attention" in _type else HALVES
+    lookup(_type).kernel(_bind, device="gpu", dtypes=(*_FLOATS, *_halves), library="cuda")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.backend import on_device
+from opscope.framework.base.dtypes import HALVES
 from opscope.framework.fusion import cublas
 from opscope.testing import device_blas
 from opscope.testing.device_double import DOUBLE, by_default, launches, xp
@@ -83,6 +84,20 @@ def test_stacks(lead):
         cublas.multiply(xp, given, xp.asarray(b), out)()
         assert launches == ["cublasLtMatmul"]
         np.testing.assert_allclose(out.get(), left @ b, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_halves_are_summed_in_float32_and_rounded_once(dtype):
+    a, b, bias = (whole(*shape).astype(dtype) for shape in ((4, 300), (300, 5), (5,)))
+    wide = [one.astype(np.float32) for one in (a, b, bias)]
+    out, sums = xp.zeros((4, 5), dtype), xp.zeros(5, dtype)
+    left, right = xp.asarray(a), xp.asarray(b)
+    for given, added in (({"bias": xp.asarray(bias)}, wide[2]), ({"sums": sums}, 0)):
+        call = cublas.product(xp, left, right, out, **given)
+        assert call is not None
+        call()
+        np.testing.assert_array_equal(out.get(), (wide[0] @ wide[1] + added).astype(dtype))
+    np.testing.assert_array_equal(sums.get(), wide[1].sum(0).astype(dtype))
 
 
 def test_what_it_does_not_take_is_left_to_cupy():

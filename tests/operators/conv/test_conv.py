@@ -199,6 +199,7 @@ class TestConv3d(Conv):
 
 class TestConvTranspose1d(Conv):
     type = "conv_transpose1d"
+    tolerance16 = 1.5e-3  # a GPU rounds the product, and then its sum with the bias
 
     def cases(self, rng):
         yield self.case(rng, (2, 3, 5), (3, 2, 3))
