@@ -74,6 +74,30 @@ def rows() -> Iterator[Use]:
         yield use("layer_norm", {"x": x})
         given = {"x": x, "mean": grad[:, 0], "inv_std": out[:, 0], "out_grad": grad, **affine}
         yield use("layer_norm_grad", given, outputs=("x_grad", "scale_grad", "bias_grad"))
+    given = {slot: normal(2, 3, 4) for slot in ("query", "key", "value")}
+    yield use("scaled_dot_product_attention", given, {"heads": 2, "causal": True})
+
+
+def copies() -> Iterator[Use]:
+    for height in SIZES:
+        yield use("split", {"x": normal(height, 6)}, {"axis": 1, "sections": (1, 5)}, many="out")
+
+
+def recurrent() -> Iterator[Use]:
+    for height, cells in ((33, 3), (2, 33), (1, 1)):
+        bounds = {"clipping_threshold": 1.0, "zeroing_threshold": 1.5, "scale": 0.9}
+        attrs = {**bounds, "boundary": np.arange(height) % 2 == 0}
+        grad = normal(height, cells) * np.arange(height)[:, None]
+        given = {"x": grad, "out_grad": grad}
+        yield use("nnet3.truncate_gradient_grad", given, attrs)
+        attrs = {"lower": [0.2, 0.1, 0.3, 0.2, 0.1], "scale": [1.0, 2.0, 3.0, 4.0, 5.0]}
+        totals = {"values": normal(5, cells), "slopes": np.abs(normal(5, cells))}
+        totals |= {"count": np.array([9.0]), "repaired": np.arange(5.0)}
+        repair = {"repair": np.arange(5.0 * cells).reshape(5, cells) % 2}
+        for scaled in (0, 3):
+            given = {"x": normal(height, 5 * cells + scaled), "w": normal(3, cells), **totals}
+            yield use("nnet3.lstm_statistics", given, attrs)
+            yield use("nnet3.lstm_statistics", {**given, **repair}, attrs, outputs=("repair_out",))
 
 
 def windows() -> Iterator[Use]:
@@ -210,6 +234,8 @@ OF_FILES: dict[str, Callable[[], Iterator[Use]]] = {
     "ctc": ctc,
     "batch_norm": columns,
     "parts": parts,
+    "copies": copies,
+    "recurrent": recurrent,
     "natural_gradient": natural_gradient,
     "updates": updates,
     "indexes": indexes,
