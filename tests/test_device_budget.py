@@ -38,7 +38,7 @@ BUDGET = {
     "lstm": Cost(30, 0, 0),
     "step net": Cost(18, 0, 0),
     "transformer": Cost(81, 0, 0),
-    "tdnn": Cost(142, 0, 0),
+    "tdnn": Cost(140, 0, 0),
     "tdnn-f": Cost(244, 0, 0),
     "lstmp": Cost(272, 0, 0),
     "lf-mmi": Cost(115, 0, 1),
