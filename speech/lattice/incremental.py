@@ -68,11 +68,14 @@ class IncrementalLattice:
         warn: Callable[[str], None] | None = None,
     ) -> None:
         self._decoder = decoder
-        self._starts = starts
-        self._options = options
         self._chunks = chunks
-        self._warn = warn
-        self._appended = AppendedLattice(self._determinized)
+        beam = decoder.options.lattice_beam
+
+        # No method: the decoder's memory would wait for the collector of garbage.
+        def made(chunk: PlainLattice) -> CompactLattice:
+            return determinized(chunk, beam, starts, options, warn).lattice
+
+        self._appended = AppendedLattice(made)
         self.reset()
 
     def reset(self) -> None:
@@ -167,10 +170,6 @@ class IncrementalLattice:
         first = TOKEN_LABEL + self._labeled
         self._labeled += len(names)
         return dict(zip(names, range(first, first + len(names)), strict=True))
-
-    def _determinized(self, chunk: PlainLattice) -> CompactLattice:
-        beam = self._decoder.options.lattice_beam
-        return determinized(chunk, beam, self._starts, self._options, self._warn).lattice
 
 
 def _states(chunk: Chunk, frame: Frame, known: dict[int, int | None]) -> list[int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import re
+import weakref
 from pathlib import Path
 
 import pytest
@@ -124,3 +126,18 @@ def test_a_stream_that_is_too_long_gets_its_result(model: Model) -> None:
 
 def test_an_end_without_sound(model: Model) -> None:
     assert json.loads(session(model).end().text or "") == {"text": ""}
+
+
+def test_nothing_of_a_session_waits_for_the_collector_of_garbage(model: Model) -> None:
+    stream = session(model)
+    for data in blocks("ab c ba"):
+        stream.take(data)
+    recognizer = stream._heard()._recognizer
+    parts = [weakref.ref(each) for each in (recognizer._decoder, recognizer._lattice)]
+    gc.collect()
+    gc.disable()
+    try:
+        del stream, recognizer
+        assert [part() for part in parts] == [None, None]
+    finally:
+        gc.enable()
