@@ -100,9 +100,11 @@ ALLOWED: dict[str, list[str]] = {
     "options of ONNX Runtime": ["intra_op_num_threads", "log_severity_level"],
     "the stand-in of CuPy has the names and arguments of CuPy": [
         "asnumpy",
+        "get_default_memory_pool",
         "newaxis",
         "sorter",
         "subok",
+        "used_bytes",
     ],
     "an option of Kaldi's recurrent language models, without effect here": ["brk_symbol"],
     "options of Kaldi's features, read from their fields": [

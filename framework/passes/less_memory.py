@@ -76,7 +76,6 @@ class _Candidate(NamedTuple):
     score: float
     operators: tuple[int, ...]
     freed: int
-    read_again: int
 
 
 class Chooser:
@@ -256,7 +255,7 @@ class Chooser:
                         operators += members
         if freed <= 0:
             return None
-        return _Candidate(cost / freed, tuple(operators), freed, need)
+        return _Candidate(cost / freed, tuple(operators), freed)
 
     def _reads(self, number: int) -> list[str]:
         return Operator(self._known[number], number).value_reads()
