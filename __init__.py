@@ -81,7 +81,7 @@ _HOMES = {
     "Metric": ".framework.training.metric",
     "History": ".framework.training.history",
     "to_half": ".python_api.train.half",
-    "LossScale": ".framework.passes.loss_scaling",
+    "LossScale": ".framework.passes.precision.loss_scaling",
     "Minibatches": ".python_api.train.minibatches",
     "Generator": ".python_api.generate.generation",
     **dict.fromkeys(("Scope", "copy"), ".framework.base.scope"),

@@ -61,8 +61,8 @@ from .framework.files.saved import load as load
 from .framework.files.saved import save as save
 from .framework.loops.recurrent.net import RecurrentNet as RecurrentNet
 from .framework.loops.trees.net import RecursiveNet as RecursiveNet
-from .framework.passes.loss_scaling import LossScale as LossScale
 from .framework.passes.optimizer import OptimizerAttrs as OptimizerAttrs
+from .framework.passes.precision.loss_scaling import LossScale as LossScale
 from .framework.runtime.net import Net as Net
 from .framework.runtime.plain_net import PlainNet as PlainNet
 from .framework.training.history import History as History

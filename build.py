@@ -76,7 +76,7 @@ import subprocess
 import sys
 from pathlib import Path
 import opscope
-from opscope.framework.fusion import native
+from opscope.framework.fusion.compiled import native
 from opscope.native import units
 home = Path(opscope.__file__).resolve()
 if not home.is_relative_to(Path(sys.prefix).resolve()):

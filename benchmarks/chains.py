@@ -77,8 +77,8 @@ LOOPS = {
 
 
 def loop_of(name: str, dtype: str) -> Any:
-    from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop, Operand
-    from opscope.framework.fusion.expression import parse
+    from opscope.framework.fusion.scalars.codegen import COLUMN, FULL, ONE, ROW, Loop, Operand
+    from opscope.framework.fusion.scalars.expression import parse
 
     inputs, formulas, stored = LOOPS[name]
     kinds = [{"x": FULL, "r": ROW, "c": COLUMN, "1": ONE}[one] for one in inputs.split()]
@@ -92,7 +92,7 @@ def loop_of(name: str, dtype: str) -> Any:
 def call_of(program: Any, place: str) -> tuple[Callable[[], Any], int]:
     """A call of a loop over arrays in a place, and how many elements they have."""
     from opscope.framework.fusion import chains, team
-    from opscope.framework.fusion.codegen import COLUMN, FULL, ROW
+    from opscope.framework.fusion.scalars.codegen import COLUMN, FULL, ROW
 
     loop = program.loop
     full = sum(operand.kind == FULL for operand in loop.operands)
@@ -151,8 +151,9 @@ def main() -> None:
     os.environ["OPSCOPE_THREADS"] = "1"
     if args.cpu:
         os.environ["OPSCOPE_CPU"] = args.cpu
-    from opscope.framework.fusion import c_source, chains, compiler
-    from opscope.framework.fusion.libraries import find_compiler
+    from opscope.framework.fusion import chains
+    from opscope.framework.fusion.compiled import c_source, compiler
+    from opscope.framework.fusion.compiled.libraries import find_compiler
 
     found = find_compiler(args.compiler)
     if found is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 import opscope
 from opscope.framework.parallel.mpi import MpiCommunicator
-from opscope.framework.passes.all_reduce import InsertAllReduce
+from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
 
 WIDTHS = (784, 1000, 1000, 300, 10)
 

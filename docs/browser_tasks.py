@@ -16,7 +16,7 @@ import opscope
 from opscope import nnet3, speech
 from opscope.bridges.model.nnet3_models import Nnet3Model
 from opscope.framework.base.errors import OpscopeError
-from opscope.framework.fusion import native
+from opscope.framework.fusion.compiled import native
 
 PROGRAM = "program"
 """What tracebacks call the reader's program."""

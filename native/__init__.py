@@ -2,6 +2,6 @@
 `cuda/`, kernels that CuPy compiles for the GPU that it finds.
 
 Standard library only, and nothing of the package, since `setup.py` imports this floor to build the
-library into the wheel. `framework/fusion/native.py` loads what was built, or compiles a file when
-it is first wanted.
+library into the wheel. `framework/fusion/compiled/native.py` loads what was built, or compiles a
+file when it is first wanted.
 """

@@ -4,7 +4,7 @@ A function of a C file takes the address of its argument: a struct of fields of 
 `declarations.py` declares it, and three things follow:
 
 - the C definition, in a header that is made when the file is compiled;
-- the block that Python fills, by keyword (framework/fusion/arguments.py);
+- the block that Python fills, by keyword (framework/fusion/compiled/arguments.py);
 - the function that fills and checks it: dtypes, layouts and least sizes of arrays, bounds of
   numbers. Its text is made here, since a function of its own fills a struct in a third of the time
   that a walk through tables of fields takes.

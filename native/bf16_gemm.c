@@ -1,5 +1,5 @@
 /* Products of bf16 numbers with sums in float32, by tiles of AMX or by the vectors of AVX512-BF16:
-   operators/backends/bf16_gemm.py. KIND is the number of terms of a number, bf16 numbers whose sum
+   operators/backends/bfloat16/bf16_gemm.py. KIND is the number of terms of a number, bf16 numbers whose sum
    it is: 3, or 1, the nearest one. */
 #include "base.h"
 #include "bf16_gemm_arguments.h"
@@ -427,7 +427,7 @@ EXPORT(product_tiles)(const struct product_tiles *b, word t, word threads) {
     part_of(b, 0, m, panels * t / threads, panels * (t + 1) / threads);
 }
 
-/* a block of rows of several; see framework/fusion/row_blocks.py */
+/* a block of rows of several; see framework/fusion/rows/row_blocks.py */
 EXPORT(rows_tiles)(const struct product_tiles *b, word c, word blocks) {
   part_of(b, b->m * c / blocks, b->m * (c + 1) / blocks, 0, (b->n + 31) / 32);
 }

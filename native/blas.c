@@ -1,4 +1,4 @@
-/* A BLAS's product as a function of four addresses: operators/backends/blas.py. */
+/* A BLAS's product as a function of four addresses: operators/backends/products/blas.py. */
 #include "typed.h"
 #include "blas_arguments.h"
 

@@ -1,4 +1,4 @@
-/* Products of a few rows with a matrix that lies in columns: operators/backends/vector_products.py. */
+/* Products of a few rows with a matrix that lies in columns: operators/backends/products/vector_products.py. */
 #if defined(__GNUC__) && !defined(__clang__)  /* vectors are shuffled as GCC does it */
 #include "vectors.h"
 #include "dot_products_arguments.h"

@@ -1,4 +1,4 @@
-/* Products of few rows with a large matrix: operators/backends/few_rows.py. */
+/* Products of few rows with a large matrix: operators/backends/products/few_rows.py. */
 #include "vectors.h"
 #include "few_rows_arguments.h"
 

@@ -1,5 +1,5 @@
 /* Images as convolutions and poolings read them: operators/direct/images.py; arrays turned:
-   framework/fusion/row_copies.py. */
+   framework/fusion/rows/row_copies.py. */
 #include "images.h"
 
 /* all images are copied, row by row of the copies */

@@ -1,4 +1,4 @@
-/* Convolutions of images of bytes, exact in 32 bits: operators/backends/integer_conv.py. Channels lie
+/* Convolutions of images of bytes, exact in 32 bits: operators/backends/integer/integer_conv.py. Channels lie
    side by side. What some windows read is copied, a window a row, and multiplied as a matrix is;
    windows of one place are rows as they lie. */
 #include "integer_rows.h"

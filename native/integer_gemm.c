@@ -1,4 +1,4 @@
-/* Products of matrices of bytes, exact in 32 bits: operators/backends/integer_gemm.py. */
+/* Products of matrices of bytes, exact in 32 bits: operators/backends/integer/integer_gemm.py. */
 #include "integer_rows.h"
 
 /* A panel holds some columns: GROUP elements of each side by side, then those of the next. Rows lie

@@ -1,4 +1,4 @@
-/* Arrays of bytes that stand for reals: operators/backends/integers.py. An argument may be NULL where
+/* Arrays of bytes that stand for reals: operators/backends/integer/integers.py. An argument may be NULL where
    it is 0 or left out; limits are those of the bytes, less their zero point. */
 #include "base.h"
 #include "integers_arguments.h"

@@ -1,4 +1,4 @@
-/* Blocks of rows of MKL's products with packed factors: operators/backends/row_products.py. */
+/* Blocks of rows of MKL's products with packed factors: operators/backends/products/row_products.py. */
 #include "typed.h"
 #include "mkl_rows_arguments.h"
 

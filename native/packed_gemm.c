@@ -1,4 +1,4 @@
-/* Products with factors that stay packed: operators/backends/packed_gemm.py. */
+/* Products with factors that stay packed: operators/backends/products/packed_gemm.py. */
 #include "packed_gemm.h"
 
 /* one of the steps of a is 1 */

@@ -1,4 +1,4 @@
-/* Products in blocks of rows, whose second factor is packed once: operators/backends/row_products.py. */
+/* Products in blocks of rows, whose second factor is packed once: operators/backends/products/row_products.py. */
 #include "packed_gemm.h"
 #include "turned.h"
 #include "row_products_arguments.h"

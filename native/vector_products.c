@@ -1,4 +1,4 @@
-/* Products of one row with a matrix that is read as it lies: operators/backends/vector_products.py. */
+/* Products of one row with a matrix that is read as it lies: operators/backends/products/vector_products.py. */
 #include "typed.h"
 #include "vector_products_arguments.h"
 

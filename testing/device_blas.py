@@ -49,7 +49,7 @@ def _destroy(what: Any) -> int:
 
 
 class Library:
-    """The functions that framework/fusion/cublas.py calls."""
+    """The functions that framework/fusion/cuda/cublas.py calls."""
 
     def __init__(self) -> None:
         for kind in _SIZES:

@@ -32,7 +32,7 @@ import numpy as np
 
 from ..framework.base import backend, scope
 from ..framework.base.backend import Place
-from ..framework.fusion import cublas
+from ..framework.fusion.cuda import cublas
 from .device_array import (
     Ufunc,
     crossings,

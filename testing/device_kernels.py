@@ -1,7 +1,8 @@
 """Runs the elementwise CUDA of fused chains on NumPy memory, for the stand-in of CuPy.
 
 The statements are `const TYPE NAME = VALUE;` and `OUT = VALUE;`, where VALUE is the scalar
-expressions' language (framework/fusion/expression.py) with casts: anything else is an error.
+expressions' language (framework/fusion/scalars/expression.py) with casts: anything else is an
+error.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..framework.fusion.expression import Tree, parse
+from ..framework.fusion.scalars.expression import Tree, parse
 from .device_graphs import recorded
 
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))  # sums of many variables nest deeply

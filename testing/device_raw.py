@@ -18,8 +18,8 @@ import numpy as np
 from ..framework.base.errors import DeviceError
 from ..framework.base.options import settings
 from ..framework.base.python.cached import new_lock
-from ..framework.fusion import libraries
-from ..framework.fusion.device_kernels import cuda_text
+from ..framework.fusion.compiled import libraries
+from ..framework.fusion.cuda.device_kernels import cuda_text
 from .device_array import launches, memory_of, ndarray
 from .device_graphs import recorded
 

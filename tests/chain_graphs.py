@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope.kaldi.fst.fst import Fst
-from opscope.nnet3.chain.supervision import Supervision
+from opscope.nnet3.chain.supervisions.supervision import Supervision
 
 
 def random_hmm(rng, states=4, pdfs=3):

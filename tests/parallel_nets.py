@@ -15,9 +15,9 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.files.saved import persistent_values
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.parallel.dry import DryWorld
-from opscope.framework.passes.all_reduce import InsertAllReduce
 from opscope.framework.passes.pipeline import Pass, run_passes
-from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
+from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
+from opscope.framework.passes.ranks.sync_batch_norm import SyncBatchNorm
 from opscope.framework.runtime.initialize import initialize
 from opscope.framework.runtime.plain_net import PlainNet
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from opscope.framework.fusion.codegen import FULL, ONE, Loop
-from opscope.framework.fusion.cuda_source import gpu_source
+from opscope.framework.fusion.cuda.cuda_source import gpu_source
+from opscope.framework.fusion.scalars.codegen import FULL, ONE, Loop
 from opscope.framework.ir.registry import load_operators, operator_types
 from scalar_loops import loop_of
 

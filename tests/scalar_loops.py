@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from opscope.framework.fusion import chains
-from opscope.framework.fusion.codegen import COLUMN, FULL, Loop, Operand
-from opscope.framework.fusion.expression import names, parse, replace_names, written_out
+from opscope.framework.fusion.scalars.codegen import COLUMN, FULL, Loop, Operand
+from opscope.framework.fusion.scalars.expression import names, parse, replace_names, written_out
 from opscope.framework.fusion.team import ParallelTask
 from opscope.framework.ir.registry import lookup
 

@@ -17,7 +17,7 @@ import pytest
 
 from doc_blocks import INSTEAD
 from house import FLOORS
-from opscope.framework.fusion import compiler
+from opscope.framework.fusion.compiled import compiler
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -26,8 +26,8 @@ from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
 from opscope.framework.base.errors import CycleError, FormatError, VariableError
 from opscope.framework.base.untrusted.values import json_value
-from opscope.framework.fusion.array_calls import array_plan
-from opscope.framework.fusion.expression import ExpressionError, parse
+from opscope.framework.fusion.scalars.array_calls import array_plan
+from opscope.framework.fusion.scalars.expression import ExpressionError, parse
 from opscope.framework.ir.desc import make_op
 from opscope.framework.ir.messages import serialize_net
 from opscope.framework.ir.op_list import OpList

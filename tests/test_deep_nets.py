@@ -22,12 +22,12 @@ from opscope.framework.editing.difference import difference
 from opscope.framework.ir.messages import as_op_list, parse_net, serialize_net
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.printer import net_text
-from opscope.framework.passes.all_reduce import InsertAllReduce
 from opscope.framework.passes.cleanup import clean_up
 from opscope.framework.passes.lowering import lower
+from opscope.framework.passes.memory.recompute import Recompute
+from opscope.framework.passes.precision.to_dtype import ToFloat64, ToHalf
 from opscope.framework.passes.prune import prune
-from opscope.framework.passes.recompute import Recompute
-from opscope.framework.passes.to_dtype import ToFloat64, ToHalf
+from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
 from opscope.framework.passes.verify.verifier import verify
 from opscope.python_api.to_python.saved_to_python import saved_to_python
 

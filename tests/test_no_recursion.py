@@ -16,7 +16,7 @@ LEFT_OUT = "tests benchmarks docs examples devtools testing build.py setup.py bu
 
 BOUNDED = {
     "calls of calls, and lists in arguments of NumPy: as deep as kernels write them": """
-        framework/runtime/traced_calls.py: NumpyCall._argument _same_argument leaves
+        framework/runtime/other_shapes/traced_calls.py: NumpyCall._argument _same_argument leaves
     """,
     "language models of language models: two or three deep, as programs nest them": """
         speech/language_model/automaton.py: Automaton.arcs Backoff._shorter Backoff.arc
@@ -44,7 +44,7 @@ BOUNDED = {
             InnerNet.add_op InnerNet.add_optimizer_ops InnerNet.infer_shape
             InnerNet.operators InnerNet.predicts InnerNet.run InnerNet.version
         framework/passes/rewriter.py: _mentioned outside_names
-        framework/passes/to_dtype.py: _converted _nets _op _settled _var
+        framework/passes/precision/to_dtype.py: _converted _nets _op _settled _var
         framework/passes/verify/values.py: _all_names
         framework/passes/verify/world.py: world_types
         framework/runtime/initialize.py: _nets
@@ -86,13 +86,13 @@ BOUNDED = {
         bridges/nnet3_cntk/nnet3_walk.py: _summands
     """,
     "structs in structs of native/declarations.py, a table that people write": """
-        framework/fusion/arguments.py: _c_struct _c_type
+        framework/fusion/compiled/arguments.py: _c_struct _c_type
     """,
-    "scalar expressions: _DEEPEST and _HIGHEST of framework/fusion/expression.py": """
-        framework/fusion/array_calls.py: _Writer._binary _Writer._choose _Writer._write
+    "scalar expressions: _DEEPEST and _HIGHEST of framework/fusion/scalars/expression.py": """
+        framework/fusion/scalars/array_calls.py: _Writer._binary _Writer._choose _Writer._write
             _Writer.number _Writer.write _plan
-        framework/fusion/array_idioms.py: _is_product _match folded rewritten
-        framework/fusion/expression.py: _Reader.binary _Reader.choose _Reader.primary
+        framework/fusion/scalars/array_idioms.py: _is_product _match folded rewritten
+        framework/fusion/scalars/expression.py: _Reader.binary _Reader.choose _Reader.primary
             _Reader.unary
     """,
     "BrainScript: MAX_NESTING, MAX_DEPTH and MAX_SHOWN of cntk/brainscript/language/depth.py, "
@@ -237,11 +237,11 @@ BOUNDED = {
         framework/ir/kernel_args.py: KernelArgs.get
         framework/runtime/binding.py: _bind_apart bind_operator
         framework/runtime/executor.py: Frame.nbytes
-        nnet3/chain/phone_lm.py: _Estimation._state_of
+        nnet3/chain/graphs/phone_lm.py: _Estimation._state_of
         nnet3/compiler/locations.py: split_locations
         nnet3/graph/graph.py: _present
         nnet3/inference/chunk_lengths.py: _best
-        operators/backends/bf16_products.py: _in_blocks by_terms task
+        operators/backends/bfloat16/bf16_products.py: _in_blocks by_terms task
     """,
 }
 """What bounds the depth -> the functions, by file."""

@@ -55,20 +55,24 @@ DIRECT = {
     "speech/serving/server.py": {".read_text": 1},
     "cntk/brainscript/library.py": {".read_text": 1},
     "framework/base/cpu/cores.py": {".read_text": 1, "open": 2},
-    "framework/fusion/compiler.py": {".read_text": 1},
-    "framework/fusion/libraries.py": {".read_bytes": 1, "ctypes.CDLL": 1, "os.path.realpath": 1},
-    "framework/fusion/native.py": {"ctypes.CDLL": 1},
-    "framework/fusion/cublas.py": {"ctypes.CDLL": 1},
-    "framework/fusion/device_kernels.py": {".read_text": 1},  # of the package's kernels
+    "framework/fusion/compiled/compiler.py": {".read_text": 1},
+    "framework/fusion/compiled/libraries.py": {
+        ".read_bytes": 1,
+        "ctypes.CDLL": 1,
+        "os.path.realpath": 1,
+    },
+    "framework/fusion/compiled/native.py": {"ctypes.CDLL": 1},
+    "framework/fusion/cuda/cublas.py": {"ctypes.CDLL": 1},
+    "framework/fusion/cuda/device_kernels.py": {".read_text": 1},  # of the package's kernels
     "native/building.py": {".read_bytes": 1, ".write_text": 1},  # of the library that is built
     "native/units.py": {".read_text": 2, ".write_text": 1},  # headers for the compiler
     "framework/base/machine/installed.py": {"open": 2},
     "framework/base/python/bounded_cache.py": {"ctypes.CDLL": 1},  # of this process
-    "framework/fusion/library_files.py": {"os.open": 1},
+    "framework/fusion/compiled/library_files.py": {"os.open": 1},
     # Of /proc: whether a process is alive; and of this process.
     "framework/base/machine/processes.py": {"open": 1, "ctypes.CDLL": 1},
     "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks
-    "operators/backends/mkl.py": {"ctypes.CDLL": 1, "os.path.realpath": 2},
+    "operators/backends/products/mkl.py": {"ctypes.CDLL": 1, "os.path.realpath": 2},
     "kaldi/fst/files/byte_file.py": {"mmap.mmap": 1},  # of an open file
     "python_api/cli/standard_streams.py": {"os.open": 2, "open": 1},
     # Logs and ends of jobs, in the folder of the training, which the user names.

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from opscope.framework.base.options import settings
-from opscope.framework.fusion import libraries, native, team
-from opscope.framework.fusion.libraries import Library
+from opscope.framework.fusion import team
+from opscope.framework.fusion.compiled import libraries, native
+from opscope.framework.fusion.compiled.libraries import Library
 from opscope.native import units
 
 _HEADER = Path(__file__).parent / "native" / "tiles_in_c.h"

@@ -10,7 +10,7 @@ from .workload import OURS, Absent, Maker, Step, Workload, eager
 
 
 def ours(name: str, train: bool) -> Step:
-    from opscope.operators.backends import bf16
+    from opscope.operators.backends.bfloat16 import bf16
 
     if bf16.missing():
         raise Absent(f"products of bfloat16 want {bf16.missing()}")

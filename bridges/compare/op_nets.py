@@ -18,7 +18,7 @@ from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpList
 from ...framework.ir.results import net_results
-from ...framework.passes.to_dtype import ToFloat64, ToHalf
+from ...framework.passes.precision.to_dtype import ToFloat64, ToHalf
 from ...framework.runtime.predict import Predictor
 from .layers import Computed, Feed, InputSpec, Layer, Wanted
 

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Mapping
 from typing import Final
 
-from ...framework.fusion.array_idioms import Idiom, folded
-from ...framework.fusion.expression import Tree, names, nodes, parse, parts
-from ...framework.fusion.pointwise import with_numbers
+from ...framework.fusion.scalars.array_idioms import Idiom, folded
+from ...framework.fusion.scalars.expression import Tree, names, nodes, parse, parts
+from ...framework.fusion.scalars.pointwise import with_numbers
 from ...framework.ir.registry import lookup
 from ...operators.names import table
 

@@ -10,7 +10,7 @@ from ...framework.ir.registry import OperatorDef
 OF_TRAINING: Final = {
     "opscope.operators.optim": "optimizers are of training",
     "opscope.operators.collective": "exchanges between ranks are of training",
-    "opscope.cntk.operators.learners": "optimizers are of training",
+    "opscope.cntk.operators.updates.learners": "optimizers are of training",
 }
 """What is not written although there may be an expression of it."""
 _CRITERIA: Final = ("criteria", "ctc", "large_outputs", "lattices", "ranking")

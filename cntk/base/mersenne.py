@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from ...framework.fusion import native
-from ...framework.fusion.arguments import bind
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import bind
 
 _SIZE = 312
 _MIDDLE = 156

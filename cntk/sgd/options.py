@@ -17,7 +17,7 @@ from ..base.text import located
 from ..config.parameters import ConfigParameters
 from ..config.value import ArgVector
 from ..network.kinds.criteria import SEQUENCE_OPTIONS
-from ..operators.learning import GRADIENT_UPDATES
+from ..operators.updates.learning import GRADIENT_UPDATES
 from ..parallel.options import ParallelOptions
 from ..run.tracing import names_of
 from .plugged import plugged_attributes

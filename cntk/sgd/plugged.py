@@ -10,7 +10,7 @@ from typing import Any
 from ...framework.base.errors import AttributeTypeError, nearest
 from ...framework.ir.schema import REQUIRED, AttrSpec
 from ..config.parameters import ConfigParameters
-from ..operators.learning import GRADIENT_UPDATES, PLUGINS, find_learner
+from ..operators.updates.learning import GRADIENT_UPDATES, PLUGINS, find_learner
 
 _SCALARS = ("float", "int", "bool", "string")
 

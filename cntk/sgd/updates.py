@@ -18,7 +18,7 @@ from ..models.checkpoint import Checkpoint
 from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node
-from ..operators.learning import Learner, find_learner
+from ..operators.updates.learning import Learner, find_learner
 from .options import SgdOptions
 
 CONTROL = {"rate": "sgd@RATE", "momentum": "sgd@MOMENTUM", "columns": "sgd@COLUMNS"}

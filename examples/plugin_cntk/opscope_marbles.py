@@ -6,7 +6,7 @@ from opscope.cntk.actions.common import build_or_load
 from opscope.cntk.lower import lowers
 from opscope.cntk.network.nodes import rules
 from opscope.cntk.network.nodes.kind import standard
-from opscope.cntk.operators.learning import Learner
+from opscope.cntk.operators.updates.learning import Learner
 from opscope.cntk.readers.base.data import Samples, Stream
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.readers.base.reader import DataReader

@@ -1,7 +1,7 @@
 """The operator `swish`."""
 
 from opscope.framework.base.sizes.shape import same_as
-from opscope.framework.fusion.derivative import gradients
+from opscope.framework.fusion.scalars.derivative import gradients
 from opscope.framework.ir.registry import AttrSpec, Slot, operator
 from opscope.operators.base.derived import derived_kernel
 

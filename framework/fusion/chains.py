@@ -20,12 +20,13 @@ from ...native import constants
 from ...native.arguments import STEP, Rest, Struct, reads, updates
 from ..base.options import settings
 from ..base.python.cached import new_rlock
-from . import arguments, native, team
-from .arguments import Block, Layout
-from .codegen import COLUMN, FULL, HALF_NAMES, ONE, ROW, Graph, Loop, Operation, Value
-from .expression import ExpressionError
-from .libraries import Library
-from .row_blocks import ByRows
+from . import team
+from .compiled import arguments, native
+from .compiled.arguments import Block, Layout
+from .compiled.libraries import Library
+from .rows.row_blocks import ByRows
+from .scalars.codegen import COLUMN, FULL, HALF_NAMES, ONE, ROW, Graph, Loop, Operation, Value
+from .scalars.expression import ExpressionError
 from .team import ParallelTask
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import numpy as np
 from ..base.dtypes import HALVES, NAMES, SINGLE
 from ..ir.kernel_args import Call
 from . import chains
-from .codegen import FULL, Loop, Operand
+from .scalars.codegen import FULL, Loop, Operand
 from .team import run_together
 
 _FEWEST = 256

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import NotTracedError, Standing
+from .compiled.arguments import NotTracedError, Standing
 
 _FAR = 1 << 20
 """Products of distances between addresses in this unit fit into 64 bits."""

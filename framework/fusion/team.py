@@ -23,9 +23,10 @@ from ...native.constants import PARALLEL_WORK
 from ..base.cpu import threads
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
 from ..base.python.cached import cached_property
-from . import native, row_blocks
-from .arguments import Block, Several, bind, is_host_array, lists_of_items
-from .row_blocks import ByRows
+from .compiled import native
+from .compiled.arguments import Block, Several, bind, is_host_array, lists_of_items
+from .rows import row_blocks
+from .rows.row_blocks import ByRows
 
 ITEM_WORK = 280_000
 """Work that the items of a list must have on average to be worth threads, which wait for each

@@ -116,7 +116,7 @@ class KernelArgs:
         accumulate: add to what the output holds (see `OperatorDef.accumulates`).
         train: whether the run is one of training.
         prepared: in a loop, weights packed before it starts, keyed by array; else None.
-        tail: the operators that it shall compute along (see runtime/tails.py).
+        tail: the operators that it shall compute along (see runtime/fused/tails.py).
         epilogue: the loop that it shall compute after these, or None.
         frame: the frame that binds the kernel; `binding.frame_of` gives it with its plan.
     """

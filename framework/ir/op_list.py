@@ -74,7 +74,7 @@ class OpNode:
         attrs: the attributes that were given, as plain values (see `messages.attr_value`).
         role: FORWARD, BACKWARD or OPTIMIZE.
         device: "" = the place of the scope, else "cpu" or "gpu:N"; or "stage:N", the stage of a
-            pipeline (see passes/stages.py).
+            pipeline (see passes/ranks/stages.py).
         source: where it was written; None where it is not known.
         checked: what an earlier check of this node found; `Operator` fills and uses it.
     """

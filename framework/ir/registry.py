@@ -77,7 +77,7 @@ class KernelEntry:
             those in one group lie alike (see runtime/plans/layouts.py).
         tails: types of operators that it computes along with its own, in this order, where they
             alone read its result, as their first input or as the one that `TYPE.SLOT` names; any of
-            them may be left out (see runtime/tails.py).
+            them may be left out (see runtime/fused/tails.py).
         inference_tails: the tails that it takes only in runs without training.
         epilogues: it also computes a loop of elementwise operators that follows (see tails.py).
     """

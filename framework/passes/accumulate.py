@@ -26,7 +26,7 @@ from ..ir.names import (
     rows_name,
 )
 from ..ir.op_list import OpList, OpNode
-from .all_reduce import first_update
+from .ranks.all_reduce import first_update
 
 
 @dataclass(frozen=True)

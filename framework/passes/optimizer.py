@@ -58,7 +58,7 @@ from ..ir.names import (
 )
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import OperatorDef, lookup, operator_types
-from .mixed_precision import in_mixed_precision
+from .precision.mixed_precision import in_mixed_precision
 from .schedules import ARGUMENTS, RATE_PREFIX, schedule_type, schedule_types
 
 REST = "rest"

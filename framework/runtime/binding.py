@@ -20,12 +20,12 @@ from ..base.sizes.shape import ArraySpec
 from ..fusion.team import in_order
 from ..ir.kernel_args import KernelArgs, KernelFrame, RunState
 from ..ir.operation import Operator
+from .fused.tails import bind_tailed
 from .halves import in_float32
 from .plans.kept_factors import Kept
 from .plans.memory import ScratchPool
 from .plans.narrow_fills import narrow_fill
 from .plans.plan import Plan, PlanStep
-from .tails import bind_tailed
 
 
 def bind_operator(

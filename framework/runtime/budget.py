@@ -20,13 +20,13 @@ from ..base.options.settings import read_options
 from ..base.scope import Scope
 from ..base.sizes.byte_sizes import byte_size, size_text
 from ..base.untrusted.limits import known_memory
-from ..fusion.cublas import WORKSPACE
+from ..fusion.cuda.cublas import WORKSPACE
 from ..ir.desc import INPUT, PARAMETER, STATE
 from ..ir.infer import declared_spec
 from ..ir.names import FROM_HOST_WAIT_OP, kept_name
 from ..ir.op_list import OpList
 from ..ir.operation import Operator
-from ..passes.less_memory import Chooser, LessMemory
+from ..passes.memory.less_memory import Chooser, LessMemory
 from .executor import drop_all
 from .externals import externals_of
 from .plain_net import PlainNet, grouping

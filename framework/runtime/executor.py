@@ -21,7 +21,8 @@ from ..base.errors import RunError, VariableError, format_shape
 from ..base.options.settings import Options, read_options, using
 from ..base.scope import Scope, Variable
 from ..base.untrusted.limits import limit
-from ..fusion import chains, hot
+from ..fusion import chains
+from ..fusion.compiled import hot
 from ..fusion.team import in_blocks, in_lists, nothing, one_blas_thread, task_of
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import view_slices
@@ -372,12 +373,12 @@ class Frame(BoundSteps):
         """See `BoundSteps.bind`."""
         traced: Mapping[int, Callable[[], Any]] = {}
         if self.traces is not None and any(self.traces.values()):
-            from .rebinding import bound  # for nets that come with several shapes
+            from .other_shapes.rebinding import bound  # for nets that come with several shapes
 
             traced = bound(self)
         steps = self.plan.steps
         if self.traces is not None and len(steps) - len(traced) >= _MANY:
-            from .alike import bind_alike  # for nets of many layers
+            from .other_shapes.alike import bind_alike  # for nets of many layers
 
             traced = {**traced, **bind_alike(self, traced)}
         self.calls = [traced.get(id(step)) or self._by_kernel(step) for step in steps]
@@ -395,7 +396,7 @@ class Frame(BoundSteps):
         started = perf_counter()
         call = super()._bind(step)
         if id(step) in known:
-            from .rebinding import note  # for nets that come with several shapes
+            from .other_shapes.rebinding import note  # for nets that come with several shapes
 
             note(self, step, call)
         elif perf_counter() - started > _SLOW:

@@ -29,9 +29,9 @@ from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator, SlotsGiven, expand_op, node_of
 from ..ir.registry import REGISTERED
 from ..passes.backward import build_backward
-from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
+from ..passes.precision.loss_scaling import LossScale, scale_ops, scale_vars
 from .binding import BoundSteps, CannotFuseError
 from .executor import Frame, drop_all, drop_outgrown
 from .externals import externals_of
@@ -583,7 +583,7 @@ def grouping(
 ) -> Grouping:
     """`make_plan`'s function that groups operators into chains, with tails where options say so."""
     # On use: a net of kernels never needs it.
-    from .fuse import group_chains
+    from .fused.fuse import group_chains
 
     libraries = options.libraries if options.tails else ()
     return partial(group_chains, device=place.kind, libraries=libraries, train=train, units=units)
@@ -593,6 +593,6 @@ def bind_chain(frame: BoundSteps, step: PlanStep) -> Callable[[], Any] | None:
     """See `fuse.bind_chain`; without loops, fusion is not loaded."""
     if not step.loops:
         return None
-    from . import fuse
+    from .fused import fuse
 
     return fuse.bind_chain(frame, step)

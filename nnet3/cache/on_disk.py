@@ -23,7 +23,7 @@ from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.files.atomic import atomic_file
 from ...framework.base.machine.system import thread_time
 from ...framework.base.options.settings import read_options, switch
-from ...framework.fusion import library_files
+from ...framework.fusion.compiled import library_files
 from ..compiler.computation import Computation
 from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest

@@ -14,7 +14,7 @@ import numpy as np
 from ...framework.base.errors import ShapeError
 from ...kaldi.fst.fst import Fst
 from .denominator import DenominatorGraph
-from .supervision import Supervision, check_labels
+from .supervisions.supervision import Supervision, check_labels
 
 _BITS = 3  # significant bits of sizes
 _SMALLEST = 64

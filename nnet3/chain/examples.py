@@ -17,7 +17,7 @@ from ...kaldi.files import matrix_io
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ..files.examples import NnetIo
 from ..files.index_io import read_indexes, write_indexes
-from .supervision import Supervision, merge_supervision
+from .supervisions.supervision import Supervision, merge_supervision
 
 _SHORTEST = len("<NnetIo> a <I1V> ")
 

@@ -15,7 +15,7 @@ from ...framework.base.errors import ShapeError
 from ...framework.base.sequence import bincount, repeated
 from ...kaldi.fst.fst import Fst
 from ...kaldi.lattices.layers import layers
-from .supervision import Supervision, check_labels, state_times
+from .supervisions.supervision import Supervision, check_labels, state_times
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 from ...framework.base.options.option_fields import option
 from .denominator import LIMIT, DenominatorGraph, denominator
 from .numerator import numerator
-from .supervision import Supervision
+from .supervisions.supervision import Supervision
 
 _log = logging.getLogger(__name__)
 

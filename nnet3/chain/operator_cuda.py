@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.fusion.device_kernels import (
+from ...framework.fusion.cuda.device_kernels import (
     WIDE,
     by_blocks,
     cuda_text,

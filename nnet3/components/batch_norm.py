@@ -11,7 +11,7 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.sizes.shape import ShapeArgs
-from ...framework.fusion.array_calls import ChunkScratch
+from ...framework.fusion.scalars.array_calls import ChunkScratch
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, lookup, operator

@@ -14,7 +14,7 @@ from ...kaldi.files.transition_model import Transitions
 from ...kaldi.fst.algorithms.epsilons import remove_epsilons
 from ...kaldi.fst.fst import Fst
 from ..chain.examples import NnetChainExample, NnetChainSupervision
-from ..chain.supervision import Supervision, breadth_first
+from ..chain.supervisions.supervision import Supervision, breadth_first
 from .generate import IvectorSource
 from .rows import example_inputs, frame_indexes
 from .splitting import ExampleGenerationOptions

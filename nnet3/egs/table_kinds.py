@@ -22,7 +22,7 @@ def _read_discriminative_example(reader: Reader) -> Any:
 
 
 def _read_supervision(reader: Reader) -> Any:
-    from ..chain.supervision import Supervision
+    from ..chain.supervisions.supervision import Supervision
 
     return Supervision.read(reader)
 

@@ -10,7 +10,7 @@ from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.ir.op_list import OpList
-from ...framework.passes.to_dtype import ToFloat64
+from ...framework.passes.precision.to_dtype import ToFloat64
 from ...framework.runtime.plain_net import PlainNet
 from ..components import part_of
 from ..graph.request import ComputationRequest

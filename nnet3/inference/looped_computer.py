@@ -18,7 +18,7 @@ from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, ShapeError
 from ...framework.base.options.settings import Options, read_options
 from ...framework.base.scope import Scope
-from ...framework.passes.to_dtype import ToFloat64
+from ...framework.passes.precision.to_dtype import ToFloat64
 from ...framework.runtime.plain_net import PlainNet
 from ..cache.structure import structure
 from ..compiler.computation import Computation

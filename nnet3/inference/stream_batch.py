@@ -16,7 +16,7 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from ...framework.base.python.cached import new_lock
-from ...framework.passes.to_dtype import ToFloat64
+from ...framework.passes.precision.to_dtype import ToFloat64
 from ...framework.runtime.plain_net import PlainNet
 from ..compiler.computation import Computation
 from ..lower.spans import lower_with_spans

@@ -12,9 +12,11 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.sizes.shape import ShapeArgs
-from ...framework.fusion import native, row_blocks, team
-from ...framework.fusion.arguments import bind
-from ...framework.fusion.row_blocks import ByRows
+from ...framework.fusion import team
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import bind
+from ...framework.fusion.rows import row_blocks
+from ...framework.fusion.rows.row_blocks import ByRows
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator

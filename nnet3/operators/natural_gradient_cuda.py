@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.fusion.cublas import multiply
-from ...framework.fusion.device_kernels import by_blocks, cuda_text, few_blocks, takes
+from ...framework.fusion.cuda.cublas import multiply
+from ...framework.fusion.cuda.device_kernels import by_blocks, cuda_text, few_blocks, takes
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from .natural_gradient import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.fusion.cublas import multiply
-from ...framework.fusion.device_kernels import (
+from ...framework.fusion.cuda.cublas import multiply
+from ...framework.fusion.cuda.device_kernels import (
     by_blocks,
     cuda_text,
     elementwise,

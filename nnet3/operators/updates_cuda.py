@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from ...framework.fusion.cublas import multiply
-from ...framework.fusion.device_kernels import (
+from ...framework.fusion.cuda.cublas import multiply
+from ...framework.fusion.cuda.device_kernels import (
     by_blocks,
     cuda_text,
     elementwise,

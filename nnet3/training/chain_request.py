@@ -10,7 +10,7 @@ import numpy as np
 from ...framework.base.errors import FormatError, ShapeError, check_kind, nearest
 from ...kaldi.files.sparse import to_dense
 from ..chain.examples import NnetChainExample
-from ..chain.supervision import Supervision
+from ..chain.supervisions.supervision import Supervision
 from ..graph.request import ComputationRequest, IoSpecification
 from ..network.nnet import Nnet
 from .example_request import check_width, node_dims

@@ -294,13 +294,13 @@ class NnetTrainer:
         }
         if self._ranks.size > 1:
             # One message in the order of the components, whatever the structure of the examples.
-            from ...framework.passes.all_reduce import InsertAllReduce
+            from ...framework.passes.ranks.all_reduce import InsertAllReduce
 
             desc = InsertAllReduce("sum", bucket_bytes=sys.maxsize, overlap=False).apply(desc)
         if self._sync_natural_gradient:
             desc = with_common_estimates(desc)
         if options.double_precision:
-            from ...framework.passes.to_dtype import ToFloat64
+            from ...framework.passes.precision.to_dtype import ToFloat64
 
             desc = ToFloat64().apply(desc)
         self._adopt(desc)

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
-from ...framework.fusion import native, team
-from ...framework.fusion.arguments import Block, Places, Several, several
-from ...framework.fusion.libraries import Library
+from ...framework.fusion import team
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import Block, Places, Several, several
+from ...framework.fusion.compiled.libraries import Library
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import lookup
 from ...framework.runtime.plans.memory import panel_memory
 from ..attention.dot_product import attention
 from ..attention.heads import split_heads
-from . import blas, mkl, parts, rows
+from . import rows
+from .products import blas, mkl, parts
 
 _BLOCK = 1 << 16
 """Elements of the weights of a block of queries."""

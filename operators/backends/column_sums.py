@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...framework.fusion import native, team
-from ...framework.fusion.arguments import is_host_array
+from ...framework.fusion import team
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import is_host_array
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..linear import matmul
 

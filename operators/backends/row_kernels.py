@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.fusion import native, team
+from ...framework.fusion import team
+from ...framework.fusion.compiled import native
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel, lookup
 from ..loss.class_targets import reshaped

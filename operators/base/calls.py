@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import same_memory
-from ...framework.fusion.arguments import is_host_array
+from ...framework.fusion.compiled.arguments import is_host_array
 from ...framework.ir.kernel_args import Call, KernelArgs
 
 
@@ -67,7 +67,7 @@ def row_sums(xp: Any, rows: Any, target: Any, shares: Any = None) -> Call:
     factors = xp.ones(len(rows), rows.dtype) if shares is None else shares
     if xp is np:
         return partial(np.dot, factors, rows, out=target)
-    from ...framework.fusion.cublas import multiply  # without a GPU it is not needed
+    from ...framework.fusion.cuda.cublas import multiply  # without a GPU it is not needed
 
     return multiply(xp, factors[None], rows, target[None])
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from ...framework.fusion.array_calls import SPECIAL, array_calls, array_plan
-from ...framework.fusion.expression import names, nodes, parse, part_name
-from ...framework.fusion.pointwise import ABSENT
+from ...framework.fusion.scalars.array_calls import SPECIAL, array_calls, array_plan
+from ...framework.fusion.scalars.expression import names, nodes, parse, part_name
+from ...framework.fusion.scalars.pointwise import ABSENT
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from .calls import reducing

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ...framework.fusion.array_calls import ArrayHost
+from ...framework.fusion.scalars.array_calls import ArrayHost
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call
 

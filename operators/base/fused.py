@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.options.settings import read_options
-from ...framework.fusion import chains, native
-from ...framework.fusion.array_calls import ArrayHost, array_calls, array_plan
-from ...framework.fusion.codegen import COLUMN, FULL, ROW, Loop, Operand
-from ...framework.fusion.expression import Tree, parse, replace_names
+from ...framework.fusion import chains
+from ...framework.fusion.compiled import native
+from ...framework.fusion.scalars.array_calls import ArrayHost, array_calls, array_plan
+from ...framework.fusion.scalars.codegen import COLUMN, FULL, ROW, Loop, Operand
+from ...framework.fusion.scalars.expression import Tree, parse, replace_names
 from ...framework.fusion.team import in_order, run_together
 from ...framework.ir.kernel_args import Call, KernelArgs
 
@@ -78,7 +79,7 @@ def fused(
     named = tuple(arrays), tuple(formulas.items()), tuple(results)
     loop = _loop(dtype.name, tuple(kinds), *named)
     if k.xp is not np:
-        from ...framework.runtime.fused_gpu import bind_loop  # without a GPU it is not needed
+        from ...framework.runtime.fused.fused_gpu import bind_loop  # without a GPU it is not needed
 
         return bind_loop(k.xp, loop, [*arrays.values(), *results.values()])
     program = chains.program(loop)

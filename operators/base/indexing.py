@@ -11,7 +11,7 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.fusion import team
-from ...framework.fusion.arguments import bind, is_host_array
+from ...framework.fusion.compiled.arguments import bind, is_host_array
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from .calls import is_whole
@@ -67,7 +67,7 @@ def noted(
     """A check of ids by a GPU, which is not asked: ids outside [least, bound), and `never`, are
     found when results are read. Until then CuPy counts them round and round."""
     # Without a GPU it is not needed.
-    from ...framework.fusion.device_kernels import cuda_text, elementwise
+    from ...framework.fusion.cuda.device_kernels import cuda_text, elementwise
 
     ids = k.in_one_piece(k[slot])
     load = [] if ids is k[slot] else [partial(k.xp.copyto, ids, k[slot])]

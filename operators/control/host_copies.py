@@ -1,7 +1,7 @@
 """Values that wait in the host's memory, so that a device has room for others meanwhile.
 
 Copies go through memory that the system does not move (pinned), on a stream of their own: other
-operators run meanwhile. Which variables are moved is chosen by passes/less_memory.py.
+operators run meanwhile. Which variables are moved is chosen by passes/memory/less_memory.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.fusion.arguments import grid
+from ...framework.fusion.compiled.arguments import grid
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..conv.windows import Axis
 from .convolution_sums import (

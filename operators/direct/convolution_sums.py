@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...framework.fusion.arguments import Block, Several, end_of, grid
+from ...framework.fusion.compiled.arguments import Block, Several, end_of, grid
 from ...framework.ir.kernel_args import KernelArgs
 from ..conv.windows import Axis, make_axes
 from .images import Frame, Image, Work, lanes, rooms, steps, threads

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.fusion.arguments import Several, grid
+from ...framework.fusion.compiled.arguments import Several, grid
 from ...framework.ir.kernel_args import Call, KernelArgs
 from . import batch_norm
 from .convolution_sums import (

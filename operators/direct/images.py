@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
-from ...framework.fusion import native, team
-from ...framework.fusion.arguments import Block, is_host_array
+from ...framework.fusion import team
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import Block, is_host_array
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...native.constants import SHARES
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.fusion import native
-from ...framework.fusion.arguments import Block, made_array
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import Block, made_array
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying, is_read

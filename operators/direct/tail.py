@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import chains
-from ...framework.fusion.arguments import Block, Several
-from ...framework.fusion.codegen import FULL
+from ...framework.fusion.compiled.arguments import Block, Several
+from ...framework.fusion.scalars.codegen import FULL
 from ...framework.ir.kernel_args import KernelArgs
 from ..base.calls import is_read
 from . import batch_norm

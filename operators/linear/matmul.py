@@ -86,7 +86,7 @@ def product(
     factor of one zero for a reason not to read the other: NaN and infinities would be lost.
     """
     if xp is not np and alpha == 1.0:
-        from ...framework.fusion import device_lists  # without a GPU it is not needed
+        from ...framework.fusion.cuda import device_lists  # without a GPU it is not needed
 
         work = device_lists.RowProduct(a, b, out, bias, by is not None)
         return device_lists.product_call(_product(xp, a, b, out, alpha, bias, by), work)

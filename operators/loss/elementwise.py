@@ -15,7 +15,7 @@ import numpy as np
 
 from ...framework.base.dtypes import wide
 from ...framework.base.sizes.shape import ShapeArgs, ShapeRule
-from ...framework.fusion.derivative import gradients
+from ...framework.fusion.scalars.derivative import gradients
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator

@@ -115,7 +115,7 @@ def bad_label(k: KernelArgs, classes: int) -> Explain:
 def _noted(k: KernelArgs, values: Any, classes: int) -> Call:
     """As `Labels.check` on a GPU, which is not asked: the mask is always there."""
     # Without a GPU it is not needed.
-    from ...framework.fusion.device_kernels import cuda_text, elementwise
+    from ...framework.fusion.cuda.device_kernels import cuda_text, elementwise
 
     valid = k.scratch(values.shape, bool)
     note = k.note("label", bad_label(k, classes))

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.sizes.shape import ShapeArgs
-from ...framework.fusion.derivative import gradients
-from ...framework.fusion.expression import names, parse
+from ...framework.fusion.scalars.derivative import gradients
+from ...framework.fusion.scalars.expression import names, parse
 from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs

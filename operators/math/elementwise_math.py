@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...framework.base.sizes.shape import ShapeArgs, same_as
-from ...framework.fusion.derivative import gradients
-from ...framework.fusion.expression import names, parse
+from ...framework.fusion.scalars.derivative import gradients
+from ...framework.fusion.scalars.expression import names, parse
 from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs, GradientMaker
 from ...framework.ir.kernel_args import Call, KernelArgs

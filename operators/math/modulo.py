@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...framework.fusion.derivative import gradients
+from ...framework.fusion.scalars.derivative import gradients
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import OperatorDef, Slot, operator
 from ...framework.ir.rows import elementwise

@@ -1,6 +1,7 @@
 """Training in half precision: float32 copies of parameters, and scaled losses, as operators.
 
-framework/passes/mixed_precision.py and framework/passes/loss_scaling.py put them into nets.
+framework/passes/precision/mixed_precision.py and framework/passes/precision/loss_scaling.py put
+them into nets.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.sizes.shape import ShapeArgs
-from ...framework.fusion.array_calls import (
+from ...framework.fusion.scalars.array_calls import (
     ArrayHost,
     ArrayPlan,
     ChunkScratch,
@@ -25,7 +25,7 @@ from ...framework.fusion.array_calls import (
     array_plan,
     per_run_values,
 )
-from ...framework.fusion.pointwise import ABSENT
+from ...framework.fusion.scalars.pointwise import ABSENT
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator

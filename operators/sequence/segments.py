@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.fusion import native, team
+from ...framework.fusion import team
+from ...framework.fusion.compiled import native
 from ...framework.ir.kernel_args import Call
 from ..base.calls import is_whole
 

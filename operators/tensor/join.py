@@ -11,7 +11,7 @@ import numpy as np
 from ...framework.base.backend import address
 from ...framework.base.sizes.dims import Dim
 from ...framework.base.sizes.shape import ShapeArgs
-from ...framework.fusion.row_copies import copy_call
+from ...framework.fusion.rows.row_copies import copy_call
 from ...framework.fusion.team import in_order, task_of
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -31,7 +31,7 @@ def _copies(xp: Any, targets: list[Any], sources: list[Any]) -> Any:
     pairs = zip(sources, targets, strict=True)
     wanted = [(part, to) for part, to in pairs if to is not None]
     if xp is not np:
-        from ...framework.fusion.device_copies import copies  # without a GPU it is not needed
+        from ...framework.fusion.cuda.device_copies import copies  # without a GPU it is not needed
 
         together = copies(xp, wanted)
         if together is not None:

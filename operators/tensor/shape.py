@@ -10,7 +10,7 @@ from typing import Any
 
 from ...framework.base.backend import same_memory
 from ...framework.base.sizes.shape import ShapeArgs, ShapeRule, count
-from ...framework.fusion.row_copies import copy_call
+from ...framework.fusion.rows.row_copies import copy_call
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, OperatorDef, Slot, operator

@@ -11,8 +11,8 @@ from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER
 from ...framework.ir.op_list import VarDecl
-from ...framework.passes.loss_scaling import LossScale
 from ...framework.passes.optimizer import OptimizerAttrs
+from ...framework.passes.precision.loss_scaling import LossScale
 from ...framework.runtime.feeding import Inputs
 from ...framework.runtime.plain_net import PlainNet
 from ...framework.runtime.predict import Predictor

@@ -12,8 +12,8 @@ from ...framework.base.errors import AttributeTypeError, GradientError, Variable
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.passes.costs import differentiable_ends, possible_costs
-from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
+from ...framework.passes.precision.loss_scaling import LossScale, as_loss_scale
 from .calls import no_variable, where
 from .methods import running_method
 from .net_builder import NetBuilder

@@ -9,8 +9,8 @@ from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import OperatorDef
-from ...framework.passes.loss_scaling import LossScale
 from ...framework.passes.optimizer import OptimizerAttrs
+from ...framework.passes.precision.loss_scaling import LossScale
 from ...framework.runtime.plain_net import PlainNet
 from ...proto.net_pb2 import NetDesc
 from .cells import LSTMState

@@ -206,7 +206,7 @@ class NetBuilder(BuilderMethods, Shown):
                 scale = wanted.loss_scale
                 gradients = net.add_backward_ops(list(wanted.costs), wrt, loss_scale=scale)
                 if wanted.recompute:
-                    from ...framework.passes.recompute import Recompute  # few nets want it
+                    from ...framework.passes.memory.recompute import Recompute  # few nets want it
 
                     net = PlainNet(Recompute().apply(net.op_list), check=False)
             for attrs in wanted.optimizers:

@@ -22,10 +22,12 @@ from ...framework.base.errors import SaveError
 from ...framework.base.files.atomic import atomic_file
 from ...framework.base.options.settings import options, read_options
 from ...framework.base.scope import Scope
-from ...framework.fusion import native
-from ...framework.fusion.library_files import cache_folder, read_own
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.library_files import cache_folder, read_own
 from ...native import units
-from ...operators.backends import bf16, integer_gemm, mkl
+from ...operators.backends.bfloat16 import bf16
+from ...operators.backends.integer import integer_gemm
+from ...operators.backends.products import mkl
 from ..builder.net_builder import NetBuilder
 
 _SHAPES = {

@@ -312,8 +312,8 @@ def version(kernels: bool) -> None:
     from ... import __version__
     from ...framework.base.backend import gpu_present
     from ...framework.base.options.settings import switch
-    from ...framework.fusion import native
-    from ...framework.fusion.libraries import find_compiler
+    from ...framework.fusion.compiled import native
+    from ...framework.fusion.compiled.libraries import find_compiler
     from ...framework.ir.messages import FORMAT_VERSION
 
     installed = {

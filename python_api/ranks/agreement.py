@@ -30,11 +30,11 @@ from ...framework.ir.registry import lookup
 from ...framework.parallel.handshake import handshake
 from ...framework.parallel.launched import launched_ranks
 from ...framework.passes.accumulate import AccumulateGradients
-from ...framework.passes.all_reduce import InsertAllReduce
 from ...framework.passes.pipeline import Pass, run_passes
-from ...framework.passes.stages import has_stages
-from ...framework.passes.sync_batch_norm import SyncBatchNorm
-from ...framework.passes.zero import ShardTraining
+from ...framework.passes.ranks.all_reduce import InsertAllReduce
+from ...framework.passes.ranks.stages import has_stages
+from ...framework.passes.ranks.sync_batch_norm import SyncBatchNorm
+from ...framework.passes.ranks.zero import ShardTraining
 from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
 from ...framework.training.history import PipelineRun

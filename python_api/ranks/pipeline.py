@@ -29,8 +29,8 @@ from ...framework.ir.infer import declared_spec, infer_specs
 from ...framework.ir.names import RANK_WEIGHT, RECEIVE_OP, like_name
 from ...framework.ir.op_list import OpList
 from ...framework.parallel.groups import Group
-from ...framework.passes.all_reduce import first_update
-from ...framework.passes.stages import Stages
+from ...framework.passes.ranks.all_reduce import first_update
+from ...framework.passes.ranks.stages import Stages
 from ...framework.runtime.feeding import Feeder
 from ...framework.runtime.footprint import run_bytes
 from ...framework.runtime.plain_net import PlainNet

@@ -16,7 +16,7 @@ from ...framework.base.sizes.shape import count
 from ...framework.ir.desc import OUTPUT, PARAMETER, STATE
 from ...framework.ir.names import shard_name, whole_name
 from ...framework.ir.op_list import OpList, VarDecl
-from ...framework.passes.zero import sharded_vars
+from ...framework.passes.ranks.zero import sharded_vars
 from ...framework.runtime.initialize import Owner, initialize, persistent_vars
 
 

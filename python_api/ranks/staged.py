@@ -11,7 +11,7 @@ from ...framework.base.communicator import Communicator
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
-from ...framework.passes.stages import Stages
+from ...framework.passes.ranks.stages import Stages
 from ...framework.runtime.initialize import Owner, persistent_vars
 
 

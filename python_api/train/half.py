@@ -14,7 +14,7 @@ from ...framework.ir.desc import NetDesc
 from ...framework.ir.messages import to_message
 from ...framework.ir.names import state_name
 from ...framework.ir.op_list import OpList
-from ...framework.passes.to_dtype import ToHalf
+from ...framework.passes.precision.to_dtype import ToHalf
 from ...framework.runtime.initialize import persistent_vars
 from ...framework.runtime.plain_net import PlainNet
 from ..builder import NetBuilder

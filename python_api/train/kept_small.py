@@ -9,8 +9,8 @@ from ...framework.base.context import OpContext
 from ...framework.base.errors import RanksError, RunError
 from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
-from ...framework.passes.all_reduce import first_update
-from ...framework.passes.less_memory import LessMemory
+from ...framework.passes.memory.less_memory import LessMemory
+from ...framework.passes.ranks.all_reduce import first_update
 from ...framework.runtime.budget import MOST_ROUNDS, WithinMemory, memory_budget, peak_bytes
 from ...framework.runtime.plain_net import PlainNet
 from ..ranks.agreement import Ranks

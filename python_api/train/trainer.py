@@ -34,7 +34,7 @@ from ...framework.files.checkpoint import (
 from ...framework.files.saved import op_list_of, persistent_values
 from ...framework.ir.desc import OPTIMIZE, PARAMETER, STATE
 from ...framework.parallel.launched import note_memory
-from ...framework.passes.all_reduce import first_update
+from ...framework.passes.ranks.all_reduce import first_update
 from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.footprint import run_bytes
 from ...framework.runtime.initialize import initialize, persistent_vars

@@ -14,7 +14,7 @@ from ...framework.ir.desc import INPUT, PLAIN
 from ...framework.ir.op_list import OpList, VarDecl
 from ...framework.ir.registry import lookup
 from ...framework.parallel.dry import EchoCommunicator
-from ...framework.passes.all_reduce import InsertAllReduce
+from ...framework.passes.ranks.all_reduce import InsertAllReduce
 from ...framework.runtime.executor import Frame
 from ...framework.runtime.feeding import Feeder
 from ...framework.runtime.hooks import Profiler, step_label

@@ -23,7 +23,7 @@ from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.files.atomic import atomic_file, mark_of
 from ...framework.base.untrusted.opener import real_path
 from ...framework.base.untrusted.values import json_value
-from ...framework.fusion.library_files import cache_folder
+from ...framework.fusion.compiled.library_files import cache_folder
 from ...kaldi.fst.arcs import ARC
 from ...kaldi.fst.files.byte_file import ByteFile
 from ...kaldi.fst.fst import Fst

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.fusion.arguments import bind
-from ...framework.fusion.libraries import Library
+from ...framework.fusion.compiled.arguments import bind
+from ...framework.fusion.compiled.libraries import Library
 from .estimation import IvectorStats
 from .extractor import IvectorExtractor
 from .gmm import DiagGmm

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.fusion import native
-from ...framework.fusion.arguments import bind
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import bind
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.files.packed import dim_of, read_packed, unpacked, write_packed
 from .extractor import IvectorExtractor

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
-from ...framework.fusion import native
-from ...framework.fusion.small_products import on_one_blas_thread
+from ...framework.fusion.compiled import native
+from ...framework.fusion.rows.small_products import on_one_blas_thread
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ..features.cmvn import OnlineCmvn, OnlineCmvnState
 from ..features.rows import Rows

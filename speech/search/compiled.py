@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.python.cached import new_waiting_rlock
-from ...framework.fusion import native
-from ...framework.fusion.arguments import Block, bind
-from ...framework.fusion.libraries import Library
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import Block, bind
+from ...framework.fusion.compiled.libraries import Library
 from ...kaldi.fst.algorithms.compiled import fst_block
 from ..fst.graph import Graph, StaticGraph
 from .frames import LINK, TOKEN, TRACED, Frame

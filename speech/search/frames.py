@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ...framework.fusion.arguments import DTYPES
+from ...framework.fusion.compiled.arguments import DTYPES
 
 TOKEN = DTYPES["Token"]
 """A token: the cost of its best path; what the best path through it to the newest frame costs more

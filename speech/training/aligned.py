@@ -18,10 +18,10 @@ from ...kaldi.files.sparse import to_dense
 from ...kaldi.files.transition_model import TransitionModel, read_topology
 from ...kaldi.fst.algorithms.acceptors import Matcher
 from ...kaldi.tables.tables import TableWriter, read_table
-from ...nnet3.chain.chunks import SupervisionSplitter, normalized
-from ...nnet3.chain.phone_graphs import Tolerances, alignment_graph
-from ...nnet3.chain.supervision import Supervision
-from ...nnet3.chain.supervision_maker import SupervisionMaker
+from ...nnet3.chain.graphs.phone_graphs import Tolerances, alignment_graph
+from ...nnet3.chain.supervisions.chunks import SupervisionSplitter, normalized
+from ...nnet3.chain.supervisions.supervision import Supervision
+from ...nnet3.chain.supervisions.supervision_maker import SupervisionMaker
 from ...nnet3.egs.chain_generate import chain_examples
 from ...nnet3.egs.generate import IvectorSource
 from ...nnet3.egs.splitting import Chunk, ExampleGenerationOptions, UtteranceSplitter

@@ -19,9 +19,9 @@ from ...kaldi.fst.fst import Fst
 from ...kaldi.tables.specifiers import WriteSpecifier
 from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.chain.denominator import DenominatorGraph
-from ...nnet3.chain.denominator_fst import denominator_fst, normalization_fst
+from ...nnet3.chain.graphs.denominator_fst import denominator_fst, normalization_fst
+from ...nnet3.chain.graphs.phone_lm import PhoneLanguageModel, PhoneLmOptions
 from ...nnet3.chain.objective import ChainOptions
-from ...nnet3.chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
 from ...nnet3.egs.chain_changes import ChainExampleMerger, selected, shifted
 from ...nnet3.egs.epochs import EpochTraining
 from ...nnet3.egs.merging import MinibatchRule

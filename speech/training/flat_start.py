@@ -19,8 +19,8 @@ from ...kaldi.files.context_dependency import ContextDependency, new_transition_
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.fst.files.fst_io import read_fst
 from ...kaldi.tables.tables import TableWriter
-from ...nnet3.chain.chunks import normalized
-from ...nnet3.chain.training_graph import TrainingGraphCompiler, linear
+from ...nnet3.chain.graphs.training_graph import TrainingGraphCompiler, linear
+from ...nnet3.chain.supervisions.chunks import normalized
 from ...nnet3.egs.chain_end_to_end import graph_supervision, whole_example
 from ...nnet3.egs.splitting import ExampleGenerationOptions
 from ...nnet3.network.nnet import Nnet

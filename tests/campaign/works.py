@@ -21,7 +21,7 @@ from kaldi_models import one_state_model
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.files.checkpoint import read_checkpoint, write_checkpoint
 from opscope.framework.files.saved import persistent_values
-from opscope.framework.fusion import library_files
+from opscope.framework.fusion.compiled import library_files
 from opscope.framework.runtime.initialize import initialize
 from opscope.framework.runtime.net import Net
 from opscope.kaldi.files.posterior import Posterior

@@ -25,8 +25,8 @@ from opscope.cntk.network import catalog
 from opscope.cntk.network.nodes import rules
 from opscope.cntk.network.nodes.kind import register, standard, unregister
 from opscope.cntk.network.nodes.node import Kind, NdlFunction
-from opscope.cntk.operators.learning import PLUGINS as LEARNERS
-from opscope.cntk.operators.learning import Learner, add_learner
+from opscope.cntk.operators.updates.learning import PLUGINS as LEARNERS
+from opscope.cntk.operators.updates.learning import Learner, add_learner
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.updates import Updates
 from opscope.framework.base.errors import FormatError, OpscopeError, RunError

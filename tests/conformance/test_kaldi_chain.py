@@ -13,11 +13,11 @@ from opscope.kaldi.files.kaldi_io import Writer
 from opscope.kaldi.fst.algorithms.epsilons import remove_epsilons
 from opscope.kaldi.fst.files.fst_io import write_fst
 from opscope.kaldi.tables.tables import read_table
-from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective
-from opscope.nnet3.chain.supervision import breadth_first
+from opscope.nnet3.chain.supervisions.chunks import SupervisionSplitter, normalized
+from opscope.nnet3.chain.supervisions.supervision import breadth_first
 from opscope.nnet3.egs.chain_changes import ChainExampleMerger
 from opscope.nnet3.egs.merging import MinibatchRule
 from opscope.nnet3.egs.rows import take_rows

@@ -17,7 +17,7 @@ from opscope.kaldi.lattices.operations import state_times
 from opscope.kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
 from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.kaldi.tables.streams import open_reader
-from opscope.nnet3.chain.phone_graphs import Tolerances, lattice_graph
+from opscope.nnet3.chain.graphs.phone_graphs import Tolerances, lattice_graph
 from opscope.speech.features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState
 from reference_folders import DATA
 

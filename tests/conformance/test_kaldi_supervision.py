@@ -14,10 +14,10 @@ from opscope.kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
 from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.kaldi.tables.streams import open_reader
 from opscope.kaldi.tables.tables import read_table
-from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized
-from opscope.nnet3.chain.phone_graphs import Tolerances, alignment_graph, lattice_graph
-from opscope.nnet3.chain.supervision import state_times
-from opscope.nnet3.chain.supervision_maker import SupervisionMaker
+from opscope.nnet3.chain.graphs.phone_graphs import Tolerances, alignment_graph, lattice_graph
+from opscope.nnet3.chain.supervisions.chunks import SupervisionSplitter, normalized
+from opscope.nnet3.chain.supervisions.supervision import state_times
+from opscope.nnet3.chain.supervisions.supervision_maker import SupervisionMaker
 from opscope.nnet3.programs.base.graphs import open_fst
 
 TOLERANCES = Tolerances(3, 3, 3)

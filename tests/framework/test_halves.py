@@ -22,15 +22,15 @@ from opscope.framework.base.errors import GradientError
 from opscope.framework.base.scope import Scope
 from opscope.framework.files.tensor_file import TensorFile, write_tensors
 from opscope.framework.fusion import chains
-from opscope.framework.fusion.codegen import FULL, ONE, Loop, Operand
 from opscope.framework.fusion.conversions import convert_call
+from opscope.framework.fusion.scalars.codegen import FULL, ONE, Loop, Operand
 from opscope.framework.fusion.team import run_together
 from opscope.framework.ir.desc import INPUT, PARAMETER, make_op, make_var
 from opscope.framework.ir.messages import attr_value, from_message, serialize_net, to_message
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.printer import net_text
-from opscope.framework.passes.loss_scaling import LossScale, as_loss_scale
 from opscope.framework.passes.optimizer import OptimizerAttrs
+from opscope.framework.passes.precision.loss_scaling import LossScale, as_loss_scale
 from opscope.framework.passes.verify.verifier import problems
 from opscope.framework.runtime import halves
 from opscope.framework.runtime.plain_net import PlainNet

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, Scope
-from opscope.framework.runtime import fuse
+from opscope.framework.runtime.fused import fuse
 from shape_nets import results
 
 

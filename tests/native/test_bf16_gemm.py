@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.fusion import team
-from opscope.operators.backends import bf16_gemm
+from opscope.operators.backends.bfloat16 import bf16_gemm
 from tiles import tiles  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("tiles")

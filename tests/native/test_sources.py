@@ -12,8 +12,8 @@ pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).parent.parent.parent
 GENERATORS = {
-    "framework/fusion/c_source.py",  # fused loops
-    "framework/fusion/device_kernels.py",  # the type of a kernel's elements
+    "framework/fusion/compiled/c_source.py",  # fused loops
+    "framework/fusion/cuda/device_kernels.py",  # the type of a kernel's elements
     "native/arguments.py",  # structs that declarations.py declares
     "native/units.py",  # which looks for the headers of a file
 }

@@ -5,8 +5,8 @@ import pytest
 
 from mpi_runs import run_ranks
 from opscope import options
-from opscope.framework.passes.all_reduce import InsertAllReduce
-from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
+from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
+from opscope.framework.passes.ranks.sync_batch_norm import SyncBatchNorm
 from opscope.testing.device_double import DOUBLE, instead_of_cupy
 from parallel_nets import (
     compare,
@@ -80,7 +80,7 @@ def test_lstm_on_unequal_sequences(size, dtype, steps, tolerance):
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_small_buckets_change_no_bit(overlap, monkeypatch):
-    monkeypatch.setattr("opscope.framework.passes.all_reduce.WORTH", 1)
+    monkeypatch.setattr("opscope.framework.passes.ranks.all_reduce.WORTH", 1)
     batches = parts(2, 10, "float64")
     one = on_ranks(mlp("float64"), batches)[0]
     small = InsertAllReduce(bucket_bytes=100, overlap=overlap)
@@ -127,9 +127,9 @@ def test_mpi_gives_the_bits_of_dry_ranks(size, tmp_path):
     program = """
         import numpy as np
         from opscope.framework.parallel.mpi import MpiCommunicator
-        from opscope.framework.passes.all_reduce import InsertAllReduce
+        from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
         from opscope.framework.passes.pipeline import run_passes
-        from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
+        from opscope.framework.passes.ranks.sync_batch_norm import SyncBatchNorm
         from parallel_nets import cut, lstm, normalized, rows, run_steps, words
 
         bounds = np.load("bounds.npy").tolist()

@@ -21,13 +21,13 @@ from opscope.framework.ir.messages import parse_net, serialize_net
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.printer import net_text, op_text
 from opscope.framework.parallel.dry import DryWorld
-from opscope.framework.passes.all_reduce import InsertAllReduce
 from opscope.framework.passes.cleanup import cleanup_passes
 from opscope.framework.passes.lowering import LOWERING
 from opscope.framework.passes.pipeline import run_passes
+from opscope.framework.passes.precision.to_dtype import ToFloat64, ToHalf
 from opscope.framework.passes.prune import prune
-from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
-from opscope.framework.passes.to_dtype import ToFloat64, ToHalf
+from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
+from opscope.framework.passes.ranks.sync_batch_norm import SyncBatchNorm
 from opscope.framework.passes.verify.verifier import problems
 from opscope.framework.passes.verify.world import check_world, world_types
 from opscope.framework.runtime.initialize import initialize
@@ -64,7 +64,7 @@ def test_sums_stand_before_the_updates():
 
 
 def test_buckets_in_the_order_of_the_backward_pass(monkeypatch):
-    monkeypatch.setattr("opscope.framework.passes.all_reduce.WORTH", 1)
+    monkeypatch.setattr("opscope.framework.passes.ranks.all_reduce.WORTH", 1)
     net = InsertAllReduce(bucket_bytes=120).apply(mlp("float32"))
     assert problems(net) == []
     first, last = "fc_1.w@GRAD, fc_1.b@GRAD", "fc_0.b@GRAD"

@@ -20,8 +20,8 @@ from opscope.framework.ir.names import SEND_OP
 from opscope.framework.parallel.dry import DryWorld
 from opscope.framework.parallel.nccl import NcclCommunicator
 from opscope.framework.passes.accumulate import AccumulateGradients
-from opscope.framework.passes.all_reduce import InsertAllReduce
-from opscope.framework.passes.stages import CutStages, Stages
+from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
+from opscope.framework.passes.ranks.stages import CutStages, Stages
 from opscope.framework.runtime.executor import Frame
 from opscope.testing import device_array, device_double
 from training_on_ranks import arrays, check_equal, on_ranks, train

@@ -22,8 +22,8 @@ from opscope.framework.files.checkpoint import read_checkpoint
 from opscope.framework.ir.desc import PARAMETER
 from opscope.framework.parallel.dry import DryWorld
 from opscope.framework.parallel.nccl import NcclCommunicator
-from opscope.framework.passes.all_reduce import InsertAllReduce
-from opscope.framework.passes.zero import ShardTraining
+from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
+from opscope.framework.passes.ranks.zero import ShardTraining
 from opscope.framework.runtime.executor import Frame
 from opscope.testing import device_array, device_double
 from training_on_ranks import arrays, check_equal, half, net, on_ranks, tied, train

@@ -20,7 +20,7 @@ from opscope.framework.base.errors import (
     ShapeError,
 )
 from opscope.framework.parallel.dry import DryWorld
-from opscope.framework.passes.all_reduce import InsertAllReduce
+from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
 from opscope.python_api.ranks import agreement
 from training_on_ranks import arrays, check_equal, classifier, numbers, on_ranks, train
 

@@ -22,7 +22,7 @@ import time
 from functools import partial
 
 from campaign.threads.sanitized import SANITIZERS, library_path
-from opscope.framework.fusion import native
+from opscope.framework.fusion.compiled import native
 
 from . import aarch64, outputs, wasm
 from .machine import ROOT, Lacking, Machine

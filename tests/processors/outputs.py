@@ -25,7 +25,7 @@ import numpy as np
 import opscope
 from opscope import nnet3
 from opscope.framework.files.saved import persistent_values
-from opscope.framework.fusion import native
+from opscope.framework.fusion.compiled import native
 from opscope.native import units
 from opscope.speech import IvectorModel, Mfcc, OnlineIvector
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from ....framework.base.dtypes import is_float
-from ....framework.fusion.array_idioms import Idiom, idiom, simplified
-from ....framework.fusion.expression import Tree, fold, parse
-from ....framework.fusion.pointwise import formulas, operands
+from ....framework.fusion.scalars.array_idioms import Idiom, idiom, simplified
+from ....framework.fusion.scalars.expression import Tree, fold, parse
+from ....framework.fusion.scalars.pointwise import formulas, operands
 from ....operators.math.elementwise import mish
 from ....operators.names import names_of
 from ...inference.idioms import OURS, forms_in

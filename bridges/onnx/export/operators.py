@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ....framework.fusion.expression import ExpressionError
+from ....framework.fusion.scalars.expression import ExpressionError
 from ....framework.ir.operation import Operator
 from ....operators.names import Name, names_of
 from ...inference.reading import RefusedError

@@ -20,8 +20,8 @@ import numpy as np
 
 from ....framework.base.dtypes import is_float
 from ....framework.base.sizes.shape import ArraySpec
-from ....framework.fusion.expression import ExpressionError
-from ....framework.fusion.pointwise import formulas, operands
+from ....framework.fusion.scalars.expression import ExpressionError
+from ....framework.fusion.scalars.pointwise import formulas, operands
 from ....framework.ir.operation import Operator
 from ....operators.names import names_of
 from ...inference.reading import Reading, RefusedError

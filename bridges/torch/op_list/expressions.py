@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ....framework.fusion.array_idioms import idiom, simplified
-from ....framework.fusion.expression import Tree, fold
+from ....framework.fusion.scalars.array_idioms import idiom, simplified
+from ....framework.fusion.scalars.expression import Tree, fold
 from ....operators.names import Name, names_in, names_of
 from ...inference.idioms import OURS, forms_in
 

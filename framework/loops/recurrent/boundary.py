@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.scope import Scope
 from ...base.sizes.shape import Levels
-from ...fusion.row_copies import copy_call, fill_call, put_call, take_call
+from ...fusion.rows.row_copies import copy_call, fill_call, put_call, take_call
 from ...ir.kernel_args import Call
 from ..inner_links import Memory
 from .frame import LoopContext

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...base.options.settings import Options
 from ...base.sequence import Schedule
-from ...fusion.row_copies import fill_call, take_call
+from ...fusion.rows.row_copies import fill_call, take_call
 from ...fusion.team import merge
 from ...ir.kernel_args import Call
 from .description import StepNet

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...base.scope import Scope
 from ...base.sizes.shape import ArraySpec, Levels
-from ...fusion.row_copies import copy_call, fill_call, take_call
+from ...fusion.rows.row_copies import copy_call, fill_call, take_call
 from ...ir.kernel_args import Call
 from .analysis import given_at
 from .boundary import BoundaryStates, Memories, initial_call
@@ -87,7 +87,7 @@ def bind_loop(
         calls += by_step[step]
     calls += sums.last_calls()
     if context.xp is not np:
-        from ...fusion.device_lists import in_row_lists  # without a GPU it is not needed
+        from ...fusion.cuda.device_lists import in_row_lists  # without a GPU it is not needed
 
         calls = in_row_lists(context.xp, calls)
     return Loop(known, calls, scopes if nested else [], binder.offsets)

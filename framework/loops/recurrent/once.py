@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.sizes.shape import ArraySpec
-from ...fusion.row_copies import take_call
+from ...fusion.rows.row_copies import take_call
 from ...ir.kernel_args import Call
 from ...ir.operation import Operator
 from .frame import LoopContext

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ...base.options.settings import Options
 from ...base.python.cached import cached_property
-from ...fusion.row_copies import fill_call
+from ...fusion.rows.row_copies import fill_call
 from ...fusion.team import merge
 from ...ir.kernel_args import Call
 from .boundary import (

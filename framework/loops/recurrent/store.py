@@ -19,7 +19,7 @@ from ...base.python.bounded_cache import BoundedCache
 from ...base.scope import Scope
 from ...base.sequence import Schedule, runs
 from ...base.sizes.shape import ArraySpec, Levels
-from ...fusion.prepared import Prepared
+from ...fusion.rows.prepared import Prepared
 from ...ir.kernel_args import RunState
 from ...runtime.executor import OPERATOR_BYTES
 from ...runtime.plans.memory import Held, ScratchPool

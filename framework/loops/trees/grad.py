@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.backend import address
 from ...base.errors import RunError
-from ...fusion.row_copies import take_rows
+from ...fusion.rows.row_copies import take_rows
 from ...ir.desc import INPUT, make_var
 from ...ir.gradient_args import GradientArgs
 from ...ir.kernel_args import KernelArgs

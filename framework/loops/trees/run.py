@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...fusion.row_copies import take_rows
+from ...fusion.rows.row_copies import take_rows
 from ...ir.kernel_args import KernelArgs
 from .bank import BatchRange, BoundBatch, ForwardRun
 from .batches import ForwardBatches

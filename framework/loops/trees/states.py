@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...fusion.row_copies import take_rows
+from ...fusion.rows.row_copies import take_rows
 from .binding import TreeBinding
 from .forest import ForestSchedule
 

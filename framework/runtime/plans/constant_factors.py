@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...fusion.prepared import Prepared
+from ...fusion.rows.prepared import Prepared
 from .kept_factors import Kept
 from .plan import Plan
 

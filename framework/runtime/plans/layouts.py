@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from ...base.sizes.shape import ArraySpec, Shape
-from ...fusion import native
-from ...fusion.codegen import COLUMN, FULL, ONE
+from ...fusion.compiled import native
+from ...fusion.scalars.codegen import COLUMN, FULL, ONE
 from ...ir.registry import REFERENCE
 from .steps import PlanStep
 

@@ -22,8 +22,9 @@ from ...base.errors import RunError
 from ...base.options.settings import read_options
 from ...base.scope import Scope
 from ...base.sizes.shape import ArraySpec
-from ...fusion import row_blocks, team
-from ...fusion.arguments import TRACING, NotTracedError
+from ...fusion import team
+from ...fusion.compiled.arguments import TRACING, NotTracedError
+from ...fusion.rows import row_blocks
 
 # 576 is nine cache lines: no multiple of it below 64 blocks comes back to the same line of a page.
 _ALIGN, _SHIFT, _PAGE = 64, 576, 4096

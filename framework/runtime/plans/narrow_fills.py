@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...fusion.row_copies import fill_call
+from ...fusion.rows.row_copies import fill_call
 from ...fusion.team import in_order
 from ...ir.infer import view_slices
 from ...ir.kernel_args import Call

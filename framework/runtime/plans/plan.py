@@ -23,8 +23,8 @@ from ...base.options.settings import Options, option_text
 from ...base.python.cached import cached_property
 from ...base.scope import Scope
 from ...base.sizes.shape import ArraySpec, Levels, Shape, nbytes_of
-from ...fusion.codegen import COLUMN, ROW
-from ...fusion.pointwise import kind_of
+from ...fusion.scalars.codegen import COLUMN, ROW
+from ...fusion.scalars.pointwise import kind_of
 from ...ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ...ir.infer import declared_spec, infer_specs
 from ...ir.op_list import VarDecl, View

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ....framework.fusion import native
-from ....framework.fusion.arguments import Block, bind
-from ....framework.fusion.libraries import Library
+from ....framework.fusion.compiled import native
+from ....framework.fusion.compiled.arguments import Block, bind
+from ....framework.fusion.compiled.libraries import Library
 from ....native.constants import NO_MEMORY, Asking
 from ..arcs import ARC
 from ..fst import Fst

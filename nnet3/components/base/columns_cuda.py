@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....framework.fusion.device_kernels import TILE, by_blocks, cuda_text, elementwise, takes
+from ....framework.fusion.cuda.device_kernels import TILE, by_blocks, cuda_text, elementwise, takes
 from ....framework.fusion.team import in_order
 from ....framework.ir.kernel_args import Call, KernelArgs
 

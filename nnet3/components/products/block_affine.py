@@ -12,7 +12,7 @@ from ....framework.base.sizes.shape import ShapeArgs
 from ....framework.fusion.team import in_order
 from ....framework.ir.kernel_args import Call, KernelArgs
 from ....framework.ir.registry import AttrSpec, Slot, operator
-from ....operators.backends.product_kernels import register_product_kernels
+from ....operators.backends.products.product_kernels import register_product_kernels
 from ....operators.base.blocks import blocks_across
 from ....operators.base.calls import reducing
 from ....operators.linear.matmul import Product, as_rows, product

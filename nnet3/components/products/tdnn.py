@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.sizes.shape import ShapeArgs, count
-from ....framework.fusion.row_copies import fill_call
+from ....framework.fusion.rows.row_copies import fill_call
 from ....framework.fusion.team import in_order, takes_blocks
 from ....framework.ir.kernel_args import Call, KernelArgs
 from ....framework.ir.registry import Slot, operator
 from ....operators.backends.column_sums import sum_of_rows
-from ....operators.backends.product_kernels import register_product_kernels
+from ....operators.backends.products.product_kernels import register_product_kernels
 from ....operators.linear.matmul import Product, product
 from ...index.indexes import IndexList
 from ..base.component import Properties, UpdatableComponent
@@ -284,7 +284,7 @@ def bind_tdnn(k: KernelArgs, product: Product = product, *, tiles: bool = False)
     begin = k.attrs["first"][0]
     neighbors = list(k.attrs["first"]) == [*range(begin, begin + len(parts))]
     if tiles and len(parts) > 1 and k.attrs["stride"] == 1 and neighbors:
-        from ....operators.backends import row_products  # loaded by what computes
+        from ....operators.backends.products import row_products  # loaded by what computes
 
         whole = row_products.of_neighbors(parts[0], len(parts), w.T, out, k.get("b"))
         if whole is not None:

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from ....framework.base.sizes.shape import ShapeArgs
-from ....framework.fusion.array_calls import ChunkScratch
-from ....framework.fusion.row_copies import copy_call, fill_call
+from ....framework.fusion.rows.row_copies import copy_call, fill_call
+from ....framework.fusion.scalars.array_calls import ChunkScratch
 from ....framework.fusion.team import in_order, recordable
 from ....framework.ir.kernel_args import Call, KernelArgs
 from ....framework.ir.registry import AttrSpec, Slot, operator

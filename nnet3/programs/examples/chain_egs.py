@@ -19,10 +19,10 @@ from ....kaldi.fst.algorithms.acceptors import Matcher, compose
 from ....kaldi.fst.fst import Fst
 from ....kaldi.tables.streams import open_reader
 from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...chain.chunks import SupervisionSplitter, normalized, scaled
 from ...chain.examples import NnetChainExample
-from ...chain.supervision import Supervision
-from ...chain.unconstrained import unconstrained
+from ...chain.supervisions.chunks import SupervisionSplitter, normalized, scaled
+from ...chain.supervisions.supervision import Supervision
+from ...chain.supervisions.unconstrained import unconstrained
 from ...egs import chain_changes as egs
 from ...egs.chain_end_to_end import (
     allowed_length,

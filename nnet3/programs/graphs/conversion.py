@@ -16,7 +16,7 @@ from ....kaldi.files.context_dependency import ContextDependency
 from ....kaldi.files.transition_model import TransitionModel
 from ....kaldi.tables.streams import Files, open_reader
 from ....kaldi.tables.tables import read_table
-from ...chain.converted_alignments import AlignmentConverter
+from ...chain.supervisions.converted_alignments import AlignmentConverter
 from ..base.program import Option, program
 from ..base.saving import fail_unless
 from ..base.table_copies import write_table

@@ -12,8 +12,8 @@ from ....kaldi.files.context_dependency import ContextDependency
 from ....kaldi.files.transition_model import TransitionModel
 from ....kaldi.tables.streams import open_reader
 from ....kaldi.tables.tables import read_table
-from ...chain.denominator_fst import denominator_fst, normalization_fst
-from ...chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
+from ...chain.graphs.denominator_fst import denominator_fst, normalization_fst
+from ...chain.graphs.phone_lm import PhoneLanguageModel, PhoneLmOptions
 from ..base.graphs import open_fst, save_fst
 from ..base.options import BINARY
 from ..base.program import from_values, options_of, program

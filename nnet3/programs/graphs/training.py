@@ -16,7 +16,7 @@ from ....kaldi.files.transition_model import TransitionModel
 from ....kaldi.fst.fst import Fst
 from ....kaldi.tables.streams import open_reader
 from ....kaldi.tables.tables import read_table
-from ...chain.training_graph import TrainingGraphCompiler, linear
+from ...chain.graphs.training_graph import TrainingGraphCompiler, linear
 from ..base.graphs import open_fst
 from ..base.program import Option, program
 from ..base.saving import fail_unless

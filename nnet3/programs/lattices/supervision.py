@@ -14,8 +14,8 @@ from ....kaldi.files.context_dependency import ContextDependency
 from ....kaldi.files.transition_model import TransitionModel
 from ....kaldi.tables.streams import open_reader
 from ....kaldi.tables.tables import TableWriter, read_table
-from ...chain.phone_graphs import PhoneGraph, Tolerances, alignment_graph, lattice_graph
-from ...chain.supervision_maker import SupervisionMaker
+from ...chain.graphs.phone_graphs import PhoneGraph, Tolerances, alignment_graph, lattice_graph
+from ...chain.supervisions.supervision_maker import SupervisionMaker
 from ..base.options import errors_tell, shown
 from ..base.program import Option, from_values, options_of, program
 from ..base.saving import fail_unless

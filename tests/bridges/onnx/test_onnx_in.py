@@ -27,7 +27,7 @@ from opscope.framework.base.errors import (
     VariableError,
 )
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.operators.backends import integer_gemm
+from opscope.operators.backends.integer import integer_gemm
 from opscope.proto import onnx_pb2 as pb
 
 

@@ -14,7 +14,7 @@ from opscope.bridges.inference.form import ExportError
 from opscope.bridges.onnx.files.reading import read_model
 from opscope.framework.base.errors import FormatError, OpscopeError, VariableError
 from opscope.framework.base.sequence import Sequences
-from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
+from opscope.framework.passes.ranks.sync_batch_norm import SyncBatchNorm
 from rnn_nets import simple
 
 pytest.importorskip("onnxruntime")

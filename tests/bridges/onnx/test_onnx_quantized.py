@@ -17,7 +17,7 @@ from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.onnx.importing.calls import KINDS
 from opscope.bridges.onnx.importing.model import model_of_bytes
-from opscope.operators.backends import integer_gemm
+from opscope.operators.backends.integer import integer_gemm
 from opscope.proto import onnx_pb2 as pb
 
 RNG = np.random.default_rng(3)

@@ -19,7 +19,7 @@ from opscope.bridges.torch.folder import NotInTorchError
 from opscope.bridges.torch.op_list.to_torch import NetWriter
 from opscope.framework.base.errors import FormatError, OpscopeError, VariableError
 from opscope.framework.ir.desc import make_op
-from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
+from opscope.framework.passes.ranks.sync_batch_norm import SyncBatchNorm
 from opscope.python_api.cli.main import main
 from random_nets import random_net
 from torch_texts import error_of, run_module

@@ -17,8 +17,8 @@ from opscope.bridges.torch.op_list.emission import WRITERS
 from opscope.bridges.torch.op_list.expressions import Printer, Text, called
 from opscope.bridges.torch.op_list.to_torch import NetWriter
 from opscope.framework.base.errors import OpscopeError
-from opscope.framework.fusion.expression import parse, written_out
-from opscope.framework.fusion.pointwise import with_numbers
+from opscope.framework.fusion.scalars.expression import parse, written_out
+from opscope.framework.fusion.scalars.pointwise import with_numbers
 from opscope.framework.ir.desc import INPUT, make_op, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.registry import lookup

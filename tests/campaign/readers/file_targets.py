@@ -11,12 +11,12 @@ import numpy as np
 from click.testing import CliRunner
 
 from opscope.framework.base.errors import OpscopeError
-from opscope.framework.fusion import library_files
+from opscope.framework.fusion.compiled import library_files
 from opscope.kaldi.files.context_dependency import ContextDependency, new_transition_model
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.tables.kinds import all_kinds, cut_array
 from opscope.kaldi.tables.tables import TableWriter, read_table
-from opscope.nnet3.chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
+from opscope.nnet3.chain.graphs.phone_lm import PhoneLanguageModel, PhoneLmOptions
 from opscope.nnet3.egs.epochs import CHECKPOINT, EpochTraining
 from opscope.nnet3.egs.merging import MinibatchRule
 from opscope.nnet3.egs.store import ExampleStore

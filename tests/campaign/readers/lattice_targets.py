@@ -14,8 +14,8 @@ from opscope.kaldi.lattices.operations import best_path, pruned
 from opscope.kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
 from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.kaldi.tables.tables import TableWriter, read_table
-from opscope.nnet3.chain.phone_graphs import Tolerances, alignment_graph, lattice_graph
-from opscope.nnet3.chain.supervision_maker import SupervisionMaker
+from opscope.nnet3.chain.graphs.phone_graphs import Tolerances, alignment_graph, lattice_graph
+from opscope.nnet3.chain.supervisions.supervision_maker import SupervisionMaker
 
 from ..inputs import Target
 from .mutate import BYTES, TEXT

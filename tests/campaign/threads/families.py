@@ -18,7 +18,7 @@ from unittest import mock
 
 from opscope import options, set_threads
 from opscope.framework.base.cpu.cores import is_intel
-from opscope.framework.fusion.libraries import Library
+from opscope.framework.fusion.compiled.libraries import Library
 from opscope.framework.ir.kernel_args import KernelArgs
 from opscope.framework.ir.registry import (
     REFERENCE,
@@ -28,7 +28,8 @@ from opscope.framework.ir.registry import (
     operator_types,
 )
 from opscope.native import units
-from opscope.operators.backends import bf16, bf16_gemm, mkl
+from opscope.operators.backends.bfloat16 import bf16, bf16_gemm
+from opscope.operators.backends.products import mkl
 
 from . import sharing
 

@@ -14,10 +14,11 @@ import half_nets
 from opscope import NetBuilder, OpContext, Scope, Sequences, load, save
 from opscope.cntk.base.mersenne import Mersenne64
 from opscope.framework.fusion import conversions, team
-from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
+from opscope.framework.fusion.scalars.codegen import COLUMN, FULL, ONE, ROW, Loop
 from opscope.framework.ir.registry import load_operators, lookup, operator_types
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.operators.backends import few_rows, mkl, parts, rows
+from opscope.operators.backends import rows
+from opscope.operators.backends.products import few_rows, mkl, parts
 from opscope.operators.base.row_adder import row_adder
 from opscope.operators.linear import matmul
 from rnn_layers import feed_for, layer_net, parameters

@@ -28,7 +28,7 @@ import numpy as np
 
 from opscope import options, set_threads
 from opscope.framework.base.cpu import threads
-from opscope.operators.backends import bf16
+from opscope.operators.backends.bfloat16 import bf16
 
 from . import shared_nets, shared_speech
 from .shared_nets import Results, Work

@@ -13,7 +13,7 @@ from opscope.cntk.lattices import Hmms, Lattice, Lattices
 from opscope.cntk.lattices.archive_format import read_lattice
 from opscope.cntk.lattices.lattice import PARTS, feed_lattices, lattice_variable, levels
 from opscope.cntk.network.network import Network
-from opscope.cntk.operators.alignment import align
+from opscope.cntk.operators.losses.alignment import align
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.layout import packed
 from opscope.cntk.readers.base.pack import Minibatch

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import ArgumentError
-from opscope.framework.fusion import arguments
-from opscope.framework.fusion.arguments import Block, Several, bind, dtype_of
+from opscope.framework.fusion.compiled import arguments
+from opscope.framework.fusion.compiled.arguments import Block, Several, bind, dtype_of
 from opscope.native.arguments import (
     COUNT,
     REAL,

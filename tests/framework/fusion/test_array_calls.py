@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from opscope.framework.fusion.array_calls import array_calls, array_plan, per_run_values
-from opscope.framework.fusion.array_idioms import array_tree
-from opscope.framework.fusion.expression import ExpressionError, nodes, parse
+from opscope.framework.fusion.scalars.array_calls import array_calls, array_plan, per_run_values
+from opscope.framework.fusion.scalars.array_idioms import array_tree
+from opscope.framework.fusion.scalars.expression import ExpressionError, nodes, parse
 
 
 class Bench:

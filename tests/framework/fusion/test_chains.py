@@ -10,10 +10,11 @@ import pytest
 
 from opscope.framework.base.cpu import threads
 from opscope.framework.base.errors import ArgumentError
-from opscope.framework.fusion import arguments, c_source, chains, compiler, team
-from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Graph, Loop, Operand
-from opscope.framework.fusion.expression import FUNCTIONS, Tree, parse, replace_names
-from opscope.framework.fusion.libraries import find_compiler
+from opscope.framework.fusion import chains, team
+from opscope.framework.fusion.compiled import arguments, c_source, compiler
+from opscope.framework.fusion.compiled.libraries import find_compiler
+from opscope.framework.fusion.scalars.codegen import COLUMN, FULL, ONE, ROW, Graph, Loop, Operand
+from opscope.framework.fusion.scalars.expression import FUNCTIONS, Tree, parse, replace_names
 from scalar_loops import task_of_loop
 
 pytestmark = pytest.mark.skipif(not chains.available(), reason="there is no native library")

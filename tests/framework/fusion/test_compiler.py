@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.fusion import chains, compiler, libraries, library_files, team
-from opscope.framework.fusion.codegen import FULL, Loop, Operand
-from opscope.framework.fusion.expression import parse
+from opscope.framework.fusion import chains, team
+from opscope.framework.fusion.compiled import compiler, libraries, library_files
+from opscope.framework.fusion.scalars.codegen import FULL, Loop, Operand
+from opscope.framework.fusion.scalars.expression import parse
 from scalar_loops import task_of_loop
 
 pytestmark = pytest.mark.skipif(
@@ -27,9 +28,10 @@ pytestmark = pytest.mark.skipif(
 _WORK = """
 import os
 import numpy as np
-from opscope.framework.fusion import chains, compiler, team
-from opscope.framework.fusion.codegen import FULL, Loop, Operand
-from opscope.framework.fusion.expression import parse
+from opscope.framework.fusion import chains, team
+from opscope.framework.fusion.compiled import compiler
+from opscope.framework.fusion.scalars.codegen import FULL, Loop, Operand
+from opscope.framework.fusion.scalars.expression import parse
 loop = Loop("float32", (Operand(FULL, "float32"),), (parse("x0 * 3"),), ((0, "v0"),))
 x = np.ones(8, np.float32)
 program = chains.program(loop)

@@ -9,7 +9,7 @@ import pytest
 
 from opscope.framework.base.backend import on_device
 from opscope.framework.base.dtypes import HALVES
-from opscope.framework.fusion import cublas
+from opscope.framework.fusion.cuda import cublas
 from opscope.testing import device_blas
 from opscope.testing.device_double import DOUBLE, by_default, launches, xp
 

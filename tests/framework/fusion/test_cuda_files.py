@@ -10,7 +10,7 @@ import pytest
 
 from cuda_compiler import ARCHITECTURES, nvrtc, ptx_of
 from opscope import native
-from opscope.framework.fusion.device_kernels import cuda_text, source_of
+from opscope.framework.fusion.cuda.device_kernels import cuda_text, source_of
 from opscope.nnet3.chain import operator_cuda
 from opscope.nnet3.components.base import columns_cuda
 from opscope.nnet3.operators import natural_gradient_cuda, updates_cuda

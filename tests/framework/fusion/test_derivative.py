@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.fusion.array_idioms import BINARY, array_function
-from opscope.framework.fusion.derivative import gradients
-from opscope.framework.fusion.expression import (
+from opscope.framework.fusion.scalars.array_idioms import BINARY, array_function
+from opscope.framework.fusion.scalars.derivative import gradients
+from opscope.framework.fusion.scalars.expression import (
     ExpressionError,
     Tree,
     fold,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.backend import on_device
-from opscope.framework.fusion.device_copies import copies
+from opscope.framework.fusion.cuda.device_copies import copies
 from opscope.testing.device_double import DOUBLE, by_default, launches, xp
 from opscope.testing.device_raw import lanes
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.backend import on_device
-from opscope.framework.fusion.device_kernels import by_blocks
+from opscope.framework.fusion.cuda.device_kernels import by_blocks
 from opscope.testing.device_double import DOUBLE, by_default, xp
 from opscope.testing.device_raw import lanes
 

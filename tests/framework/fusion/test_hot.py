@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from opscope.framework.fusion import chains, compiler, native
+from opscope.framework.fusion import chains
+from opscope.framework.fusion.compiled import compiler, native
 
 pytestmark = pytest.mark.skipif(
     not (chains.available() and compiler.available()) or sys.platform == "win32",
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.skipif(
 
 _NET = """
 import numpy as np, opscope, os, sys, time
-from opscope.framework.fusion import chains, hot
+from opscope.framework.fusion import chains
+from opscope.framework.fusion.compiled import hot
 chains.HOT_WORK = 1
 b = opscope.NetBuilder("n")
 y = b.tanh(b.scale(b.input("x", [-1, 50]), scale=1.73))

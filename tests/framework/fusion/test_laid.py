@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.sizes.dims import Dims
-from opscope.framework.fusion.arguments import NotTracedError, grid_of
+from opscope.framework.fusion.compiled.arguments import NotTracedError, grid_of
 from opscope.framework.fusion.laid import Laid, LaidGrid
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import OpscopeError
-from opscope.framework.fusion import compiler, native
+from opscope.framework.fusion.compiled import compiler, native
 from opscope.native import building, constants, units
 from opscope.native.units import Unit
 

@@ -20,8 +20,8 @@ import pytest
 from opscope.framework.base.cpu import threads
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.fusion import team
-from opscope.framework.fusion.compiler import _library
-from opscope.framework.fusion.libraries import Library, find_compiler
+from opscope.framework.fusion.compiled.compiler import _library
+from opscope.framework.fusion.compiled.libraries import Library, find_compiler
 from opscope.native import units
 from opscope.native.constants import PARALLEL_WORK, macros
 

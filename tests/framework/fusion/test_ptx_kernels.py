@@ -20,13 +20,13 @@ from cuda_compiler import nvrtc, ptx_of
 from device_steps import STEPS
 from opscope import NetBuilder, OpContext, Scope, Sequences, native, options
 from opscope.framework.base.errors import OpscopeError
-from opscope.framework.fusion.codegen import ONE, Operand
-from opscope.framework.fusion.cuda_source import gpu_source
-from opscope.framework.fusion.device_kernels import cuda_text
+from opscope.framework.fusion.cuda.cuda_source import gpu_source
+from opscope.framework.fusion.cuda.device_kernels import cuda_text
+from opscope.framework.fusion.scalars.codegen import ONE, Operand
 from opscope.framework.ir.registry import lookup
 from opscope.nnet3.chain.arrays import graph_arrays, supervision_arrays
 from opscope.nnet3.chain.denominator import DenominatorGraph
-from opscope.nnet3.chain.supervision import Supervision, merge_supervision
+from opscope.nnet3.chain.supervisions.supervision import Supervision, merge_supervision
 from opscope.testing import Case
 from opscope.testing.device_array import no_race
 from opscope.testing.device_double import DOUBLE, by_default, instead_of_cupy

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import opscope
-from opscope.framework.fusion import chains, row_blocks, team
-from opscope.framework.fusion.row_blocks import ByRows, Span
+from opscope.framework.fusion import chains, team
+from opscope.framework.fusion.rows import row_blocks
+from opscope.framework.fusion.rows.row_blocks import ByRows, Span
 from opscope.framework.ir.desc import PARAMETER
 from opscope.framework.runtime.executor import Frame
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.fusion import team
-from opscope.framework.fusion.row_copies import copy_call
+from opscope.framework.fusion.rows.row_copies import copy_call
 from opscope.testing.op_runner import poisoned
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")

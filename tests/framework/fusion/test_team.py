@@ -12,7 +12,7 @@ import pytest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.fusion import chains, team
-from opscope.framework.fusion.prepared import Prepared
+from opscope.framework.fusion.rows.prepared import Prepared
 from opscope.framework.runtime.plain_net import PlainNet
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")

@@ -10,7 +10,13 @@ import pytest
 from opscope.framework.base.errors import VariableError
 from opscope.framework.base.python.bounded_cache import BoundedCache
 from opscope.framework.base.scope import Scope
-from opscope.framework.fusion.row_copies import copy_call, fill_call, put_call, take_call, take_rows
+from opscope.framework.fusion.rows.row_copies import (
+    copy_call,
+    fill_call,
+    put_call,
+    take_call,
+    take_rows,
+)
 from opscope.framework.ir.desc import make_op, make_var
 from opscope.framework.ir.operation import Operator
 from opscope.framework.loops.inner_links import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.loops.recurrent import analysis as recurrent_analysis
-from opscope.framework.runtime.loop_arrays import _side_by_side
+from opscope.framework.runtime.fused.loop_arrays import _side_by_side
 from rnn_nets import check_gradients, gradients, packed, rnn, run
 
 WIDTH, SIZE = 2, 3

@@ -8,7 +8,7 @@ import pytest
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.ir.desc import BACKWARD, FORWARD
 from opscope.framework.ir.op_list import OpList
-from opscope.framework.passes.less_memory import Chooser, LessMemory
+from opscope.framework.passes.memory.less_memory import Chooser, LessMemory
 from opscope.framework.passes.verify.verifier import verify
 from opscope.framework.runtime.plain_net import PlainNet
 from random_nets import random_net, results

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, Scope
-from opscope.framework.fusion.expression import cost, names, nodes, parse, written_out
+from opscope.framework.fusion.scalars.expression import cost, names, nodes, parse, written_out
 from opscope.framework.ir.desc import BACKWARD
 from opscope.framework.ir.names import SUM_OP
 from opscope.framework.passes.backward import build_backward

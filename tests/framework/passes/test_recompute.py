@@ -8,7 +8,7 @@ import pytest
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.ir.desc import BACKWARD, PARAMETER
 from opscope.framework.ir.op_list import OpList, View
-from opscope.framework.passes.recompute import Recompute
+from opscope.framework.passes.memory.recompute import Recompute
 from opscope.framework.passes.verify.verifier import verify
 from random_nets import random_net, results
 

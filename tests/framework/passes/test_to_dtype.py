@@ -7,7 +7,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, STATE, make_op, make_var
 from opscope.framework.ir.messages import attr_type, serialize_net
 from opscope.framework.ir.op_list import OpList
-from opscope.framework.passes.to_dtype import ToFloat64
+from opscope.framework.passes.precision.to_dtype import ToFloat64
 from opscope.framework.runtime.plain_net import PlainNet
 
 

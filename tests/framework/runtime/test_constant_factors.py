@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import opscope
-from opscope.operators.backends import bf16_gemm
+from opscope.operators.backends.bfloat16 import bf16_gemm
 
 ROWS, WIDTH = 20, 32
 

@@ -12,15 +12,16 @@ import pytest
 from fuse_ops import fuse_operators
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.fusion import chains, cuda_source
-from opscope.framework.fusion.expression import ExpressionError, cost, parse
+from opscope.framework.fusion import chains
+from opscope.framework.fusion.cuda import cuda_source
+from opscope.framework.fusion.scalars.expression import ExpressionError, cost, parse
 from opscope.framework.fusion.team import task_of
 from opscope.framework.ir.desc import INPUT, STATE, make_var
 from opscope.framework.ir.names import FILL_OP
 from opscope.framework.ir.op_list import OpList, View
 from opscope.framework.ir.operation import Operator
 from opscope.framework.ir.registry import lookup
-from opscope.framework.runtime import fuse
+from opscope.framework.runtime.fused import fuse
 from opscope.framework.runtime.plain_net import PlainNet
 
 pytestmark = pytest.mark.skipif(not chains.available(), reason="there is no native library")

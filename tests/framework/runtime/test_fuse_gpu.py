@@ -12,7 +12,7 @@ from fuse_ops import fuse_operators
 from opscope.framework.base.backend import on_device
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.fusion.codegen import MOST_ARRAYS
+from opscope.framework.fusion.scalars.codegen import MOST_ARRAYS
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.testing.device_double import DOUBLE, instead_of_cupy, xp
 

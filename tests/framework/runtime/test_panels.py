@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import opscope
-from opscope.framework.fusion import row_blocks, team
-from opscope.framework.fusion.row_blocks import ByRows, Span
+from opscope.framework.fusion import team
+from opscope.framework.fusion.rows import row_blocks
+from opscope.framework.fusion.rows.row_blocks import ByRows, Span
 from opscope.framework.runtime.plans import memory
-from opscope.operators.backends import bf16_gemm
+from opscope.operators.backends.bfloat16 import bf16_gemm
 
 needs_compiler = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 needs_amx = pytest.mark.skipif(bf16_gemm.library() is None, reason="there is no AMX")

@@ -12,10 +12,11 @@ import pytest
 
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import RunError
-from opscope.framework.fusion.arguments import TRACING, NotTracedError
+from opscope.framework.fusion.compiled.arguments import TRACING, NotTracedError
 from opscope.framework.ir.desc import PARAMETER
-from opscope.framework.runtime import executor, rebinding, tracing
+from opscope.framework.runtime import executor
 from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.other_shapes import rebinding, tracing
 from opscope.operators.backends import rows
 from shape_nets import results
 

@@ -10,12 +10,12 @@ import pytest
 
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.sizes.dims import Dims
-from opscope.framework.fusion.arguments import NotTracedError
+from opscope.framework.fusion.compiled.arguments import NotTracedError
 from opscope.framework.fusion.laid import Laid
 from opscope.framework.fusion.team import ParallelTask, in_order, nothing, task_of
 from opscope.framework.runtime import executor
 from opscope.framework.runtime.net import Net
-from opscope.framework.runtime.traced_calls import (
+from opscope.framework.runtime.other_shapes.traced_calls import (
     NativeCall,
     NumpyCall,
     bound_calls,

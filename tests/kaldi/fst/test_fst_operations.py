@@ -15,7 +15,7 @@ from opscope.kaldi.fst.algorithms.operations import relabel, renumber, reverse, 
 from opscope.kaldi.fst.algorithms.partition import minimize_unpushed, quantized
 from opscope.kaldi.fst.algorithms.pushing import push_special
 from opscope.kaldi.fst.fst import Fst
-from opscope.nnet3.chain.hmm_graph import in_context
+from opscope.nnet3.chain.graphs.hmm_graph import in_context
 from opscope.nnet3.programs.base.graphs import open_fst, save_fst
 
 SEEDS = range(5)

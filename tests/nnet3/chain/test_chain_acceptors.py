@@ -19,9 +19,9 @@ from opscope.kaldi.fst.algorithms.acceptors import (
 from opscope.kaldi.fst.algorithms.epsilons import remove_epsilons
 from opscope.kaldi.fst.fst import Fst
 from opscope.kaldi.fst.fst_properties import acceptor_properties
-from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized, scaled
-from opscope.nnet3.chain.supervision import Supervision, check_labels, state_times
-from opscope.nnet3.chain.unconstrained import unconstrained
+from opscope.nnet3.chain.supervisions.chunks import SupervisionSplitter, normalized, scaled
+from opscope.nnet3.chain.supervisions.supervision import Supervision, check_labels, state_times
+from opscope.nnet3.chain.supervisions.unconstrained import unconstrained
 from opscope.nnet3.egs.chain_end_to_end import allowed_length, graph_supervision
 from opscope.nnet3.egs.splitting import ExampleGenerationOptions
 

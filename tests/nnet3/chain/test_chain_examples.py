@@ -16,7 +16,7 @@ from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.fst.files.fst_io import read_fst, write_fst
 from opscope.kaldi.fst.fst import Fst
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision, merge_outputs
-from opscope.nnet3.chain.supervision import Supervision, merge_supervision, state_times
+from opscope.nnet3.chain.supervisions.supervision import Supervision, merge_supervision, state_times
 from opscope.nnet3.files.examples import NnetIo
 from opscope.nnet3.programs.base.graphs import open_fst
 

@@ -11,7 +11,7 @@ from opscope.framework.base.backend import CPUPlace
 from opscope.framework.ir.registry import lookup
 from opscope.nnet3.chain.arrays import graph_arrays, supervision_arrays
 from opscope.nnet3.chain.denominator import DenominatorGraph
-from opscope.nnet3.chain.supervision import merge_supervision
+from opscope.nnet3.chain.supervisions.supervision import merge_supervision
 from opscope.testing import Case
 from opscope.testing.device_double import DOUBLE, instead_of_cupy, launches
 from opscope.testing.device_raw import lanes

@@ -19,7 +19,7 @@ from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.nnet3.chain.denominator import DenominatorGraph, denominator
 from opscope.nnet3.chain.numerator import numerator
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective
-from opscope.nnet3.chain.supervision import Supervision, merge_supervision
+from opscope.nnet3.chain.supervisions.supervision import Supervision, merge_supervision
 
 SEEDS = range(8)
 LEAKY = 0.1

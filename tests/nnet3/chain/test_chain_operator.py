@@ -10,7 +10,7 @@ from chain_graphs import brute_force, leaky_paths, paths, random_hmm, random_sup
 from opscope.framework.base.errors import ShapeError
 from opscope.nnet3.chain.arrays import graph_arrays, supervision_arrays, supervision_of
 from opscope.nnet3.chain.denominator import DenominatorGraph
-from opscope.nnet3.chain.supervision import Supervision, merge_supervision
+from opscope.nnet3.chain.supervisions.supervision import Supervision, merge_supervision
 from opscope.testing import Case, OpTest
 
 FRAMES, PDFS, LEAKY = 3, 3, 0.1

@@ -6,7 +6,7 @@ import pytest
 
 from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.kaldi.files.phone_segments import PhoneSplitter
-from opscope.nnet3.chain.converted_alignments import AlignmentConverter
+from opscope.nnet3.chain.supervisions.converted_alignments import AlignmentConverter
 from phone_models import Trained
 
 PHONES = [1, 2, 1, 1]

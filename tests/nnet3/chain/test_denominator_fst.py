@@ -12,8 +12,8 @@ from opscope.kaldi.files.kaldi_io import Reader
 from opscope.kaldi.files.transition_model import TransitionModel
 from opscope.kaldi.fst.files.fst_io import read_fst
 from opscope.kaldi.fst.fst import Fst
-from opscope.nnet3.chain.denominator_fst import denominator_fst, normalization_fst
-from opscope.nnet3.chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
+from opscope.nnet3.chain.graphs.denominator_fst import denominator_fst, normalization_fst
+from opscope.nnet3.chain.graphs.phone_lm import PhoneLanguageModel, PhoneLmOptions
 from opscope.nnet3.programs.base.graphs import open_fst
 
 SENTENCES = ("121 3", "221233", "112321", "2", "1322112", "2113", "32313")

@@ -12,9 +12,9 @@ from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.kaldi.files.context_dependency import ContextDependency, new_transition_model
 from opscope.kaldi.files.kaldi_io import Reader
 from opscope.kaldi.lattices.lattice import Arc, CompactLattice, Weight
-from opscope.nnet3.chain.phone_graphs import Tolerances, alignment_graph, lattice_graph
-from opscope.nnet3.chain.supervision import state_times
-from opscope.nnet3.chain.supervision_maker import SupervisionMaker
+from opscope.nnet3.chain.graphs.phone_graphs import Tolerances, alignment_graph, lattice_graph
+from opscope.nnet3.chain.supervisions.supervision import state_times
+from opscope.nnet3.chain.supervisions.supervision_maker import SupervisionMaker
 
 TRIPHONE = b"""ContextDependency 3 1 ToPdf TE 1 4 ( NULL
 TE -1 2 ( SE 0 [ 0 2 ]

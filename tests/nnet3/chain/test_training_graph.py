@@ -11,7 +11,7 @@ from fst_relations import relation
 from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.kaldi.files.phone_segments import PhoneSplitter
 from opscope.kaldi.fst.fst import Fst
-from opscope.nnet3.chain.training_graph import TrainingGraphCompiler, linear
+from opscope.nnet3.chain.graphs.training_graph import TrainingGraphCompiler, linear
 from phone_models import Trained
 
 SILENCE, SYMBOL = 3, 4

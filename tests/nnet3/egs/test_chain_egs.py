@@ -13,12 +13,12 @@ from opscope.kaldi.files.compressed import CompressedMatrix
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.files.sparse import to_dense
 from opscope.nnet3.chain.arrays import supervision_arrays
-from opscope.nnet3.chain.chunks import SupervisionSplitter
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.chain.numerator import numerator
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective
-from opscope.nnet3.chain.supervision import Supervision
+from opscope.nnet3.chain.supervisions.chunks import SupervisionSplitter
+from opscope.nnet3.chain.supervisions.supervision import Supervision
 from opscope.nnet3.egs import chain_changes as egs
 from opscope.nnet3.egs.chain_generate import chain_examples
 from opscope.nnet3.egs.generate import IvectorSource

@@ -13,7 +13,8 @@ from kaldi_data import need
 from opscope import NetBuilder, OpContext, OpscopeError, Scope
 from opscope.framework.base.cpu.threads import threads_set
 from opscope.framework.runtime.plans import memory
-from opscope.operators.backends import bf16, mkl
+from opscope.operators.backends.bfloat16 import bf16
+from opscope.operators.backends.products import mkl
 from tiles import tiles  # noqa: F401
 
 with_bf16 = pytest.mark.skipif(

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.fusion import team
-from opscope.framework.fusion.prepared import Prepared
-from opscope.operators.backends import bf16_gemm, packed_gemm, parts
+from opscope.framework.fusion.rows.prepared import Prepared
+from opscope.operators.backends.bfloat16 import bf16_gemm
+from opscope.operators.backends.products import packed_gemm, parts
 from opscope.operators.linear import matmul
 from tiles import tiles  # noqa: F401
 

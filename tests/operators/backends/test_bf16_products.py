@@ -10,7 +10,8 @@ import pytest
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.cpu.threads import threads_set
 from opscope.framework.fusion import team
-from opscope.operators.backends import bf16_products, blas, mkl, parts
+from opscope.operators.backends.bfloat16 import bf16_products
+from opscope.operators.backends.products import blas, mkl, parts
 from tiles import tiles  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("tiles")

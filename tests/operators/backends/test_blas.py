@@ -16,7 +16,7 @@ from opscope.framework.base.cpu.numpy_blas import BlasThreads, controllers
 from opscope.framework.base.scope import Scope
 from opscope.framework.fusion import team
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.operators.backends import blas, packed_gemm, parts
+from opscope.operators.backends.products import blas, packed_gemm, parts
 
 with_blas = pytest.mark.skipif(
     blas.library() is None, reason="NumPy has no OpenBLAS, or there is no C compiler"

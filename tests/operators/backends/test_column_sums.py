@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.fusion import native, team
+from opscope.framework.fusion import team
+from opscope.framework.fusion.compiled import native
 from opscope.operators.backends import column_sums
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, OpContext, Scope
-from opscope.framework.fusion import compiler
-from opscope.operators.backends import cuda_windows
+from opscope.framework.fusion.compiled import compiler
+from opscope.operators.backends.cuda import cuda_windows
 from opscope.testing.device_double import by_default, launches
 
 with_compiler = pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")

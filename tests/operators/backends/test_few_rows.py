@@ -12,7 +12,7 @@ from matrix_layouts import LAYOUTS, check_layouts
 from opscope import NetBuilder, Scope
 from opscope.framework.base.cpu import threads
 from opscope.framework.fusion import team
-from opscope.operators.backends import few_rows, parts
+from opscope.operators.backends.products import few_rows, parts
 from opscope.operators.linear import matmul
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")

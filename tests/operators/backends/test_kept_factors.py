@@ -17,7 +17,7 @@ from opscope.framework.fusion import team
 from opscope.framework.runtime.executor import Frame
 from opscope.framework.runtime.hooks import Hook
 from opscope.framework.runtime.plans import kept_factors
-from opscope.operators.backends import packed_gemm
+from opscope.operators.backends.products import packed_gemm
 
 pytestmark = pytest.mark.skipif(
     team.library() is None or packed_gemm.library() is None, reason="there is no native library"

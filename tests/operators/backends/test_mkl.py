@@ -15,7 +15,7 @@ from matrix_layouts import LAYOUTS, check_adding, check_layouts, maker
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.operators.backends import mkl as _mkl
+from opscope.operators.backends.products import mkl as _mkl
 from opscope.operators.linear import matmul
 
 with_mkl = pytest.mark.skipif(_mkl.library() is None, reason="the package mkl is not installed")
@@ -154,8 +154,8 @@ def test_without_mkl(files: Any, forgotten: None, monkeypatch: Any) -> None:
 @pytest.mark.skipif(sys.platform == "emscripten", reason="it has no processes")
 def test_mkl_is_not_loaded_by_importing() -> None:
     code = (
-        "import opscope.operators.backends.gemm_backends;"
-        "from opscope.operators.backends import mkl;"
+        "import opscope.operators.backends.products.gemm_backends;"
+        "from opscope.operators.backends.products import mkl;"
         "assert mkl.library.cache_info().currsize == 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

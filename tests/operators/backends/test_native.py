@@ -14,7 +14,8 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.fusion import team
 from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.operators.backends import attention, blas, mkl, row_kernels, rows
+from opscope.operators.backends import attention, row_kernels, rows
+from opscope.operators.backends.products import blas, mkl
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.fusion import team
-from opscope.framework.fusion.prepared import Prepared
-from opscope.operators.backends import packed_gemm as _packed_gemm
-from opscope.operators.backends import parts
+from opscope.framework.fusion.rows.prepared import Prepared
+from opscope.operators.backends.products import packed_gemm as _packed_gemm
+from opscope.operators.backends.products import parts
 from opscope.operators.linear import matmul
 
 pytestmark = pytest.mark.skipif(

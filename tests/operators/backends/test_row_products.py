@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.cpu import threads
-from opscope.framework.fusion import chains, native, team
-from opscope.operators.backends import blas, mkl, parts, row_products, vector_products
+from opscope.framework.fusion import chains, team
+from opscope.framework.fusion.compiled import native
+from opscope.operators.backends.products import blas, mkl, parts, row_products, vector_products
 
 pytestmark = pytest.mark.skipif(not chains.available(), reason="no native library")
 

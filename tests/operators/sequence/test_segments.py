@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.fusion import native
+from opscope.framework.fusion.compiled import native
 from opscope.operators.sequence.segments import group_reducer
 
 pytestmark = pytest.mark.skipif(

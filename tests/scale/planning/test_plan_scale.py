@@ -14,7 +14,7 @@ from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.parallel.link import Link
-from opscope.framework.passes.all_reduce import InsertAllReduce
+from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
 from opscope.framework.runtime.initialize import initialize
 from opscope.python_api.cli.main import main
 from opscope.scale.planning import fitting

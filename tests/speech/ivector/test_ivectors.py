@@ -11,8 +11,9 @@ import pytest
 from ivector_models import DIM, IVECTOR, OFFSET, extractor, gaussians, matrix, write_model
 from opscope.framework.base.cpu.numpy_blas import controllers
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
-from opscope.framework.fusion import native, small_products
-from opscope.framework.fusion.small_products import on_one_blas_thread
+from opscope.framework.fusion.compiled import native
+from opscope.framework.fusion.rows import small_products
+from opscope.framework.fusion.rows.small_products import on_one_blas_thread
 from opscope.framework.fusion.team import one_blas_thread
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.files.packed import packed, read_packed, unpacked, write_packed
@@ -291,7 +292,7 @@ def test_frames_are_counted_in_c_as_in_numpy(model, changes, monkeypatch) -> Non
         return ivectors, found
 
     ours, made = estimated()
-    monkeypatch.setattr("opscope.framework.fusion.native.load", lambda *_: None)
+    monkeypatch.setattr("opscope.framework.fusion.compiled.native.load", lambda *_: None)
     theirs, wanted = estimated()
     assert ours.stats.count == pytest.approx(theirs.stats.count, rel=1e-12)
     for name in ("linear", "quadratic"):

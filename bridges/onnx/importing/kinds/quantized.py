@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .....framework.base.dtypes import DOUBLE, DTYPES, SINGLE
-from .....operators.backends import integer_gemm
+from .....operators.backends.integer import integer_gemm
 from .....operators.base.integers import BYTES
 from .....operators.base.nbits import BITS, middle, packed
 from ...files.tensors import dtype_of

@@ -1,0 +1,1 @@
+"""Fused loops and lists of work as CUDA. May import scalar expressions."""

@@ -1,0 +1,1 @@
+"""Rows of matrices by blocks, copied, packed. May import the libraries."""

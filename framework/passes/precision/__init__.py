@@ -1,0 +1,1 @@
+"""Passes to and from half and double precision. May import the other passes."""

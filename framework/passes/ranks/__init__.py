@@ -1,0 +1,1 @@
+"""Passes for training on several ranks. May import the other passes."""

@@ -1,0 +1,1 @@
+"""Neighboring operators as one loop. May import the kernels' binding."""

@@ -1,0 +1,345 @@
+"""Steps of a plan for other shapes, without their kernels: the fields that vary are computed.
+
+Where a step comes with other shapes, its kernel is traced once (tracing.py). Shapes that follow,
+and meet the conditions of the trace, take one evaluation of the polynomials of all steps, whose
+values are written over a copy of their structs. Other shapes, and kernels that need more of an
+array than how it lies, are bound again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from operator import is_not
+from typing import Any, NamedTuple
+from weakref import ref
+
+import numpy as np
+
+from ...base.cpu.threads import most_threads
+from ...base.errors import RunError
+from ...base.sizes.many_dims import ManyDims
+from ...fusion.compiled.arguments import NotTracedError
+from ..binding import BoundSteps
+from ..plans.memory import memory_of, padded
+from ..plans.plan import PlanStep
+from .tracing import FLAGS, Bound, Operands, Traced, flags_of, sizes_of
+
+_log = logging.getLogger(__name__)
+
+_MOST_TRACES = 3
+"""Of a step: for sizes that lead its kernel to other decisions."""
+_Call = Callable[[], Any]
+
+
+class _Joint:
+    """The traces of steps, by which all of these are bound at once.
+
+    Args:
+        steps: by a key, the traces of each step, of which the first serves that can.
+
+    Attributes:
+        count: of the traces.
+    """
+
+    def __init__(self, steps: Mapping[int, Sequence[Traced]]) -> None:
+        self._traced = traced = [one for many in steps.values() for one in many]
+        self._keys = [key for key, many in steps.items() for _ in many]
+        self.count = len(traced)
+        self._ranks = {name: rank for one in traced for name, rank in one.operands.ranks.items()}
+        # One row has all sizes: of each variable its sizes, steps, address and flags; then, for
+        # each trace, the addresses of its words and of the memory that it has beside its arrays.
+        ends = list(accumulate([2 * rank + 2 for rank in self._ranks.values()], initial=0))
+        begins = dict(zip(self._ranks, ends, strict=False))
+        self._late = list(accumulate([1 + len(one.memory) for one in traced], initial=ends[-1]))
+        self._steps = _ranges([(begins[name] + rank, rank) for name, rank in self._ranks.items()])
+        itemsizes = {name: size for one in traced for name, size in one.operands.itemsizes.items()}
+        self._itemsizes = np.repeat(
+            [itemsizes[name] for name in self._ranks], list(self._ranks.values())
+        )
+        places = []
+        fixed: list[tuple[int, int, int]] = []
+        for number, one in enumerate(traced):
+            ranges = [(begins[name], 2 * rank + 1) for name, rank in one.operands.ranks.items()]
+            places.append(_ranges([*ranges, (self._late[number], 1 + len(one.memory))]))
+            fixed += [(number, places[-1][at], size) for at, size in one.fixed_sizes]
+            ends = [begin + length for begin, length in ranges]
+            fixed += [(number, at, flags) for at, flags in zip(ends, one.flags, strict=True)]
+        self._fixed_of, self._fixed_at, self._fixed = np.array(fixed, np.int64).reshape(-1, 3).T
+        self._dims = ManyDims([one.table for one in traced], places)
+        self._words = np.concatenate([one.words for one in traced])
+        begins_of = list(accumulate([len(one.words) for one in traced], initial=0))
+        self._bytes = 8 * np.array(begins_of[:-1], np.int64)
+        self._own = np.array(self._late[:-1], np.int64)
+        self._at = np.concatenate(
+            [one.at + begin for one, begin in zip(traced, begins_of, strict=False)]
+        )
+        self._steps_of = np.repeat(np.arange(len(steps)), [len(many) for many in steps.values()])
+        self._fixed_names = list(dict.fromkeys([n for one in traced for n in one.operands.fixed]))
+        self._served: tuple[Any, list[Any], np.ndarray] | None = None
+        self._numbers = [
+            slice(*ends)
+            for ends in pairwise(accumulate([len(o.table.values[2]) for o in traced], initial=0))
+        ]
+        # Of all memory: the trace, its place in the row, what gives it, and places of its sizes.
+        self._makes: list[tuple[int, int, str, Any, Any, slice]] = []
+        scratch: list[tuple[int, int, int]] = []
+        at = 0
+        for number, one in enumerate(traced):
+            for place, (kind, first, second) in enumerate(one.memory, self._late[number] + 1):
+                end = at + len(sizes_of(kind, first, second))
+                if kind == "scratch":
+                    scratch.append((number, place, at))
+                else:
+                    self._makes.append((number, place, kind, first, second, slice(at, end)))
+                at = end
+        self._scratch_of, self._scratch_at, self._scratch_sizes = (
+            np.array(scratch, np.int64).reshape(-1, 3).T
+        )
+        firsts = np.unique(self._scratch_of, return_index=True)[1]
+        counts = np.diff([*firsts, len(scratch)])
+        self._scratch_first = np.repeat(firsts, counts)
+
+    def bound(self, frame: Any) -> _BoundSteps | None:
+        """The steps of a frame whose shapes the traces serve."""
+        row = self._row(frame)
+        if row is None:
+            return None
+        try:
+            return self._bound(frame, row)
+        except OverflowError:
+            return None
+
+    def _row(self, frame: Any) -> np.ndarray | None:
+        """Sizes, steps in elements, addresses and flags of all variables; None where an array is
+        none of NumPy, or lies between elements."""
+        sizes: list[int] = []
+        arrays, addresses = frame.arrays, frame.addresses
+        for name in self._ranks:
+            array = arrays[name]
+            address = addresses.get(name)
+            if address is not None:
+                sizes += (*array.shape, *array.strides, address, FLAGS)
+            elif type(array) is np.ndarray:
+                sizes += (*array.shape, *array.strides, array.ctypes.data, flags_of(array))
+            else:
+                return None
+        row = np.zeros(self._late[-1], np.int64)
+        row[: len(sizes)] = sizes
+        row[self._steps], rests = np.divmod(row[self._steps], self._itemsizes)
+        return None if rests.any() else row
+
+    def _bound(self, frame: Any, row: np.ndarray) -> _BoundSteps:
+        dims = self._dims
+        numbers, met = dims.numbers(row)
+        met[self._fixed_of[row[self._fixed_at] != self._fixed]] = False
+        met &= self._serving(frame)
+        chosen = met.nonzero()[0]
+        chosen = chosen[np.unique(self._steps_of[chosen], return_index=True)[1]]
+        words = self._words.copy()
+        row[self._own] = owns = words.ctypes.data + self._bytes
+        nbytes = np.zeros(len(row), np.int64)
+        owners = self._memory(frame, row, nbytes, dims.values[0].values(numbers), chosen)
+        dims.put(row, numbers)
+        words[self._at] = dims.values[1].values(numbers)
+        given = dims.values[2].values(numbers).tolist()
+        arrays = frame.arrays
+        # The mapping, not its arrays: the frame drops inputs that are large.
+        held = words, owners, arrays, self._traced
+        calls: dict[int, _Call] = {}
+        for number, own in zip(chosen.tolist(), owns[chosen].tolist(), strict=True):
+            given_one = iter(given[self._numbers[number]])
+            call = self._traced[number].call(own, given_one, arrays, held)
+            calls[self._keys[number]] = call
+
+        def trace_of(key: int) -> tuple[Traced, Bound]:
+            number = next(n for n in chosen.tolist() if self._keys[n] == key)
+            at = slice(self._late[number] + 1, self._late[number + 1])
+            places = list(zip(row[at].tolist(), nbytes[at].tolist(), strict=True))
+            return self._traced[number], Bound(int(owns[number]), places)
+
+        return _BoundSteps(calls, trace_of)
+
+    def _memory(
+        self, frame: Any, row: np.ndarray, nbytes: np.ndarray, sizes: np.ndarray, chosen: np.ndarray
+    ) -> list[Any]:
+        """Put the addresses of memory that steps have beside their arrays into a row, and its
+        bytes into another; the owners of what was made."""
+        served = np.zeros(self.count, bool)
+        served[chosen] = True
+        if len(self._scratch_of):
+            wanted = np.where(served[self._scratch_of], sizes[self._scratch_sizes], 0)
+            ends = np.cumsum(padded(wanted))
+            begins = ends - padded(wanted)
+            begins -= begins[self._scratch_first]
+            top = int((begins + wanted).max())
+            row[self._scratch_at] = begins + frame._pool.span(top)
+            nbytes[self._scratch_at] = wanted
+        owners: list[Any] = []
+        known: dict[Any, Any] = {}
+        given = sizes.tolist()
+        for number, place, kind, first, second, at in self._makes:
+            if not served[number]:
+                continue
+            if kind == "array":
+                key = first, *given[at]
+                array = known.get(key)
+                if array is None:
+                    array = known[key] = first(*given[at])
+                    owners.append(array)
+            elif kind == "held":
+                array = memory_of(first, second)
+                owners.append(array)
+            else:
+                make, name = first
+                thing = make(*second[:-1], tuple(given[at]))
+                owners.append(thing)
+                row[place] = getattr(thing, name)
+                continue
+            row[place] = array.ctypes.data
+            nbytes[place] = array.nbytes
+        return owners
+
+    def _serving(self, frame: Any) -> np.ndarray:
+        """Which traces are of the parameters and packed weights of a frame."""
+        arrays = [frame.arrays[name] for name in self._fixed_names]
+        kept = frame.kept
+        # Weak: it holds variables, and so the scopes of which the traces are kept while they live.
+        state = kept and (ref(kept), len(kept.dropped)), most_threads()
+        known = self._served
+        if known is None or known[0] != state or any(map(is_not, known[1], arrays)):
+            serving = [one.threads == state[-1] and one.serves(frame) for one in self._traced]
+            # All at once: frames of several threads ask.
+            self._served = known = state, arrays, np.array(serving, bool)
+        return known[2]
+
+
+class _BoundSteps(NamedTuple):
+    """Steps that traces have bound.
+
+    Attributes:
+        calls: by key. trace_of: gives the trace of a key, and what it has bound.
+    """
+
+    calls: dict[int, _Call]
+    trace_of: Callable[[int], tuple[Traced, Bound]]
+
+
+def _ranges(ranges: Sequence[tuple[int, int]]) -> np.ndarray:
+    """The numbers of ranges, each given by its first and its length."""
+    # None where all variables of a step are parameters or states, whose arrays stay.
+    parts = [np.arange(begin, begin + length) for begin, length in ranges]
+    return np.concatenate([np.arange(0), *parts])
+
+
+class StepTraces:
+    """The traces of one step of a form.
+
+    Args:
+        frame: where the step was bound first. operands: its variables there; None for a step that
+            is bound again for each shape.
+
+    Attributes:
+        traced: the traces.
+    """
+
+    def __init__(self, frame: Any, step: PlanStep, operands: Operands | None) -> None:
+        self.traced: list[Traced] = []
+        self._step = step
+        self._joint: _Joint | None = None
+        self._varying: set[int] = set()
+        self._failed = operands is None
+        self._ranks = {} if operands is None else operands.ranks
+        self._first = [] if operands is None else operands.sizes(frame.arrays)
+
+    def bound(self, frame: Any) -> _Call | None:
+        """The step of a frame whose shapes a trace serves; else None."""
+        if not self.traced:
+            return None
+        if self._joint is None or self._joint.count < len(self.traced):
+            self._joint = _Joint({0: self.traced})
+        found = self._joint.bound(frame)
+        if found is None or not found.calls:
+            return None
+        if frame.plan.options.verify:
+            self.check(frame, found, 0)
+        return found.calls[0]
+
+    def check(self, frame: Any, found: _BoundSteps, key: int) -> None:
+        """Compare what a trace has bound with what the kernel binds.
+
+        Raises:
+            RunError: the kernel binds the step to something else.
+        """
+        traced, bound = found.trace_of(key)
+        if not traced.agrees(bound, found.calls[key], BoundSteps._bind(frame, self._step)):
+            raise RunError(self._disagreement(frame))
+
+    def _disagreement(self, frame: Any) -> str:
+        op = self._step.operators[0]
+        return op.describe("its kernel binds it to other fields", frame.plan.specs)
+
+    def add(self, frame: Any, call: _Call) -> None:
+        """Trace the step for the shapes of a frame, where that may serve others.
+
+        Args:
+            call: the step as its kernel has bound it to the frame.
+
+        Raises:
+            RunError: with OPSCOPE_VERIFY=1, where the trace disagrees with the kernel.
+        """
+        if self._failed or len(self.traced) >= _MOST_TRACES:
+            return
+        operands = Operands(frame.plan, self._step, frame.arrays)
+        if operands.ranks != self._ranks or not operands.suits(frame.arrays):
+            self._failed = True
+            return
+        sizes = operands.sizes(frame.arrays)
+        addresses = operands.addresses()
+        try:
+            pairs = enumerate(zip(sizes, self._first, strict=True))
+            self._varying |= {at for at, (a, b) in pairs if a != b and at not in addresses}
+            traced = Traced(frame, self._step, operands, self._varying)
+        except (NotTracedError, OverflowError) as error:
+            _log.debug("%s is bound again for each shape: %s", self._step.operators[0], error)
+            self._failed = True
+            return
+        again = _Joint({0: [traced]}).bound(frame)
+        if again and again.calls and traced.agrees(again.trace_of(0)[1], again.calls[0], call):
+            self.traced.append(traced)
+            return
+        self._failed = True
+        if frame.plan.options.verify:
+            raise RunError(self._disagreement(frame))
+        _log.warning("bound again for each shape: %s", self._disagreement(frame))
+
+
+def note(frame: Any, step: PlanStep, call: _Call) -> None:
+    """Note how a step was bound to a frame by its kernel, for shapes that follow."""
+    traces = frame.traces.get(id(step))
+    if traces is None:
+        # What holds nets, or runs in Python, may keep what stands for arrays.
+        plain = all(op.signature() is not None for op in step.operators)
+        operands = Operands(frame.plan, step, frame.arrays)
+        suits = plain and operands.suits(frame.arrays)
+        frame.traces[id(step)] = StepTraces(frame, step, operands if suits else None)
+    else:
+        traces.add(frame, call)
+
+
+def bound(frame: Any) -> dict[int, _Call]:
+    """The steps of a frame, by id, whose shapes traces serve."""
+    known = frame.traces
+    count = sum([len(traces.traced) for traces in known.values() if traces])
+    if not count:
+        return {}
+    if known.joint is None or known.joint.count < count:
+        known.joint = _Joint({key: list(one.traced) for key, one in known.items() if one})
+    found = known.joint.bound(frame)
+    if found is None:
+        return {}
+    if frame.plan.options.verify:
+        for key in found.calls:
+            known[key].check(frame, found, key)
+    return found.calls

@@ -1,0 +1,233 @@
+"""What the call of a traced step does: native functions, and functions of NumPy.
+
+A call is native functions (`ParallelTask`), a function of NumPy with its arguments
+(`functools.partial`), or several of these in order (`team.in_order`). Whatever else a kernel
+returns may keep what stands for arrays, and is not traced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ...base.sizes.dims import Dim
+from ...fusion.compiled.arguments import NotTracedError
+from ...fusion.laid import Laid
+from ...fusion.team import ParallelTask, in_order, nothing, run_together, task_of
+
+_BEGIN = 64
+_MEMORY: Any = (ctypes.c_char * (sys.maxsize - _BEGIN)).from_address(_BEGIN)
+"""All memory but what no array has: arrays are made at addresses whose owners the frame holds."""
+_PLAIN = (int, float, str, type(None), np.generic, np.dtype)
+_Call = Callable[[], Any]
+
+
+class NativeCall:
+    """Native functions of a step; see `ParallelTask`.
+
+    Args:
+        own: where the words of the step's structs begin. names: of its arrays, by id.
+
+    Attributes:
+        numbers: what `bound` is given, for the sizes at hand: the work.
+        items: functions, and bytes from the begin of the words to their arguments.
+        reads: variables whose arrays `bound` is to be given.
+    """
+
+    def __init__(self, task: ParallelTask, own: Dim, names: Mapping[int, str]) -> None:
+        if task.check is not None:
+            raise NotTracedError("numbers that are looked at")
+        self.numbers = [task.work]
+        self.items: list[tuple[int, int]] = []
+        for function, address in task.items:
+            away = address - own
+            if not isinstance(address, Dim) or isinstance(away, Dim):
+                raise NotTracedError("an argument that was bound before")
+            self.items.append((function, away))
+        self._rows = _rows_of(task, names)
+        self.reads = [] if self._rows is None else self._rows[-1]
+        self._short = task.short
+
+    def bound(
+        self, arrays: Mapping[str, Any], own: int, numbers: Iterator[int], held: Any
+    ) -> _Call:
+        """The call for other sizes.
+
+        Args:
+            own: where the words are. numbers: see there. held: owners of memory.
+        """
+        items = tuple([(function, own + away) for function, away in self.items])
+        rows = None
+        if self._rows is not None:
+            make, loop, names = self._rows
+            rows = partial(make, loop, [arrays[name] for name in names])
+        return run_together([ParallelTask(items, next(numbers), held, rows, short=self._short)])
+
+
+class NumpyCall:
+    """A function of NumPy with its arguments.
+
+    Args:
+        fixed: arrays that all frames have.
+
+    Attributes:
+        numbers: what `bound` is given: of each array its shape, strides and address.
+    """
+
+    def __init__(self, call: Any, fixed: Sequence[Any]) -> None:
+        if not isinstance(call, partial) or not _is_of_numpy(call.func):
+            raise NotTracedError("a function of Python")
+        self._fixed = fixed
+        self.reads: list[str] = []
+        self.numbers: list[Any] = []
+        self._function = call.func
+        self._given = [self._argument(one) for one in call.args]
+        self._named = {name: self._argument(one) for name, one in call.keywords.items()}
+
+    def _argument(self, value: Any) -> Callable[[Iterator[int]], Any]:
+        """What gives an argument for other sizes."""
+        if isinstance(value, Laid):
+            self.numbers += [*value.shape, *value.strides, value.address - _BEGIN]
+            return partial(_array, value.dtype, value.ndim)
+        if isinstance(value, Dim):
+            self.numbers.append(value)
+            return next
+        if isinstance(value, (list, tuple)):
+            parts = [self._argument(one) for one in value]
+            return partial(_several, type(value), parts)
+        if isinstance(value, _PLAIN) or any(value is one for one in self._fixed):
+            return partial(_same, value)
+        raise NotTracedError("an argument that is no plain value")
+
+    def bound(
+        self, arrays: Mapping[str, Any], own: int, numbers: Iterator[int], held: Any
+    ) -> _Call:
+        """See `NativeCall.bound`."""
+        del arrays, own
+        given = [make(numbers) for make in self._given]
+        named = {name: make(numbers) for name, make in self._named.items()}
+        call = partial(self._function, *given, **named)
+        vars(call)["held"] = held
+        return call
+
+
+def _array(dtype: np.dtype, rank: int, numbers: Iterator[int]) -> np.ndarray:
+    shape = [next(numbers) for _ in range(rank)]
+    strides = [next(numbers) for _ in range(rank)]
+    return np.ndarray(shape, dtype, _MEMORY, next(numbers), strides)
+
+
+def _several(kind: Any, parts: Sequence[Callable[..., Any]], numbers: Iterator[int]) -> Any:
+    return kind([make(numbers) for make in parts])
+
+
+def _same(value: Any, numbers: Iterator[int]) -> Any:
+    del numbers
+    return value
+
+
+def _is_of_numpy(function: Any) -> bool:
+    """Whether a function is one of NumPy's, and no method of an array."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, np.ufunc) or isinstance(owner, np.ufunc):
+        return True
+    module = getattr(function, "__module__", None) or ""
+    plain = owner is None or isinstance(owner, ModuleType)
+    return plain and module.partition(".")[0] == "numpy"
+
+
+TracedCall = NativeCall | NumpyCall
+
+
+def traced_calls(
+    call: _Call, own: Dim, names: Mapping[int, str], fixed: Sequence[Any]
+) -> list[TracedCall]:
+    """The parts of a call, in order; none for one that does nothing.
+
+    Raises:
+        NotTracedError: one cannot be made for other sizes.
+    """
+    return [
+        NumpyCall(one, fixed) if task is None else NativeCall(task, own, names)
+        for one in leaves(call)
+        for task in (task_of(one),)
+    ]
+
+
+def bound_calls(
+    parts: Sequence[TracedCall],
+    arrays: Mapping[str, Any],
+    own: int,
+    numbers: Iterator[int],
+    held: Any,
+) -> _Call:
+    """The call of a step for other sizes; see `NativeCall.bound`."""
+    if len(parts) == 1:
+        return parts[0].bound(arrays, own, numbers, held)
+    return in_order(*[part.bound(arrays, own, numbers, held) for part in parts])
+
+
+def leaves(call: _Call) -> list[_Call]:
+    """The calls that one consists of, see `in_order`, without those that do nothing."""
+    if call is nothing:
+        return []
+    parts = None if task_of(call) is not None else getattr(call, "parts", None)
+    return [call] if parts is None else [leaf for part in parts for leaf in leaves(part)]
+
+
+def same_calls(call: Any, other: Any, anywhere: Sequence[tuple[int, int]] = ()) -> bool:
+    """Whether two functions of NumPy have the same arguments.
+
+    Args:
+        anywhere: addresses and bytes of memory in whose place the other one may have any.
+    """
+    if not isinstance(call, partial) or not isinstance(other, partial):
+        return False
+    ours, theirs = (one.args + tuple(one.keywords.values()) for one in (call, other))
+    return (
+        call.func == other.func
+        and len(ours) == len(theirs)
+        and call.keywords.keys() == other.keywords.keys()
+        and all(_same_argument(*pair, anywhere) for pair in zip(ours, theirs, strict=True))
+    )
+
+
+def _same_argument(one: Any, other: Any, anywhere: Sequence[tuple[int, int]]) -> bool:
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(
+            _same_argument(*pair, anywhere) for pair in zip(one, other, strict=True)
+        )
+    if not isinstance(one, np.ndarray):
+        return bool(one == other)
+    return (
+        isinstance(other, np.ndarray)
+        and one.dtype == other.dtype
+        and one.shape == other.shape
+        and (one.ctypes.data == other.ctypes.data or is_within(one.ctypes.data, anywhere))
+        and all(
+            a == b for a, b, n in zip(one.strides, other.strides, one.shape, strict=True) if n > 1
+        )
+    )
+
+
+def is_within(address: int, places: Sequence[tuple[int, int]]) -> bool:
+    """Whether an address lies in memory of which addresses and bytes are given."""
+    return any(0 <= address - begin < nbytes for begin, nbytes in places)
+
+
+def _rows_of(task: ParallelTask, names: Mapping[int, str]) -> tuple[Any, Any, list[str]] | None:
+    """What finds a loop in blocks of rows: a function, the loop, its variables; None without it."""
+    if task.rows is None:
+        return None
+    if not isinstance(task.rows, partial):
+        raise NotTracedError("blocks of rows")
+    bound, arrays = task.rows.args
+    if arrays[bound.loop.stores[0][0]].ndim != 2:
+        return None  # no matrices: nothing that `by_rows` finds
+    return task.rows.func, bound, [names[id(array)] for array in arrays]

@@ -1,0 +1,1 @@
+"""What an utterance may consist of: made, cut, converted. May import graphs of phones."""

@@ -1,0 +1,1 @@
+"""Operators whose device form is a kernel of native/cuda. May import the operators."""

@@ -1,0 +1,1 @@
+"""Arrays, products and convolutions of integers of 8 and 4 bits. May import the operators."""
