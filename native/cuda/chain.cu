@@ -81,7 +81,8 @@ DEVICE real flow_into(const int32 *groups, const int32 *source, const real *prob
 // groups, states, back, pdfs: where the arcs of a group, the groups of a state, the arcs that leave
 // a state, and the groups of a pdf begin. leak: what flows to each state from a whole of 1.
 // alphas, scales, beta, shares: scratch of each block, [frames + 1, states], [frames], [states] and
-// [2, groups]. squares: the sum of the squares of the output. posterior holds likelihoods until the backward pass has read them.
+// [2, groups]. squares: the sum of the squares of the output. posterior holds likelihoods until the
+// backward pass has read them.
 KERNEL chain_denominator(const real *output, const int32 *groups, const int32 *source,
                          const real *prob, const int32 *state_of_group, const int32 *pdf_of_group,
                          const int32 *states, const int32 *back, const int32 *group_of_back,

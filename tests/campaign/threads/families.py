@@ -1,6 +1,6 @@
 """Which native code there is, and which of it the shared nets run: none may be forgotten.
 
-    python -m campaign.families
+    python -m campaign.threads.families
 
 Every function that a C file exports must be fetched by one of the works of
 `sharing.py`, and every kernel that is not the reference must serve in one. The loops of elementwise

@@ -14,6 +14,7 @@ import half_nets
 from opscope import NetBuilder, OpContext, Scope, Sequences, load, save
 from opscope.cntk.base.mersenne import Mersenne64
 from opscope.framework.fusion import conversions, team
+from opscope.framework.fusion.rows import row_copies
 from opscope.framework.fusion.scalars.codegen import COLUMN, FULL, ONE, ROW, Loop
 from opscope.framework.ir.registry import load_operators, lookup, operator_types
 from opscope.framework.runtime.plain_net import PlainNet
@@ -421,7 +422,7 @@ def every_loop(dtype: str) -> Work:
 
 
 def copies() -> Work:
-    """Rows copied, filled and converted, by one thread and by several."""
+    """Rows copied, turned, filled and converted, by one thread and by several."""
     rng = np.random.default_rng(12)
     source = rng.normal(size=(3000, 200)).astype(np.float32)
     rows = rng.permutation(3000)
@@ -433,7 +434,12 @@ def copies() -> Work:
         team.run_together([task for task in tasks if task is not None])()
         conversions.convert_call(np, source, half)()
         conversions.convert_call(np, half, back)()
-        return {"taken": taken, "filled": filled, "half": half, "back": back}
+        results = {"taken": taken, "filled": filled, "half": half, "back": back}
+        for dtype in (np.float32, np.float64):
+            numbers = source[:-5, :-3].astype(dtype)  # neither axis is of whole vectors
+            turned = results[f"turned, {numbers.dtype}"] = np.empty(numbers.shape[::-1], dtype)
+            row_copies.copy_call(np, numbers.T, turned)()
+        return results
 
     return run
 
