@@ -42,30 +42,18 @@ INLINE void turn(const T *x, word down, T *to, word to_down) {
 #endif
 }
 
-/* to[0] to to[count - 1] = the first lanes of a vector */
-INLINE void store_first(T *to, vec_t x, word count) {
-#if defined(__AVX512F__)
-  if (sizeof(T) == 4)
-    _mm512_mask_storeu_ps(to, (1u << count) - 1, (__m512)x);
-  else
-    _mm512_mask_storeu_pd(to, (1u << count) - 1, (__m512d)x);
-#else
-  for (word i = 0; i < count; i++) to[i] = x[i];
-#endif
-}
-
 /* as `turn`, of fewer rows or columns */
 static void turn_part(const T *x, word down, word rows, word columns, T *to, word to_down) {
-  T whole[LANES * LANES];
+  T whole[LANES * LANES], square[LANES * LANES];  /* `turn` may write before it has read all */
   if (columns < LANES) {
     for (word j = 0; j < columns; j++)
       for (word i = 0; i < rows; i++) to[j * to_down + i] = x[i * down + j];
     return;
   }
   for (word i = 0; i < rows; i++) *(row_t *)(whole + i * LANES) = *(const row_t *)(x + i * down);
-  turn(whole, LANES, whole, LANES);
+  turn(whole, LANES, square, LANES);
   for (word j = 0; j < LANES; j++)
-    store_first(to + j * to_down, *(const row_t *)(whole + j * LANES), rows);
+    store_lanes(to + j * to_down, *(const row_t *)(square + j * LANES), rows);
 }
 
 /* to[j][i] = x[i][j] for any number of rows i and columns j */
