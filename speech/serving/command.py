@@ -14,7 +14,7 @@ from ..recognize.speaker_model import SpkModel
 from ..recognize.transcript import opened_model
 from .options import MOST_ALTERNATIVES, UPLOADS, ServerOptions, SessionOptions
 from .worker import Worker
-from .workers import Workers
+from .workers import Workers, process_count
 
 _EXTRA = {"aiohttp": "aiohttp", "grpc": "grpcio"}
 """Modules of the extra `serve`, and the packages that bring them."""
@@ -175,7 +175,7 @@ def serve(
         origins=frozenset(origin),
     )
     cores = usable_cores()
-    processes = processes or cores
+    processes = process_count(processes, cores)
     opened = opened_model(model)
     worker = Worker(opened, options, cores if processes == 1 else 1)
     server = Server(Workers(worker, processes), options, opened.path.name)

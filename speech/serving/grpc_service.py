@@ -19,7 +19,7 @@ from ...framework.base.errors import OpscopeError
 from .server import RefusedError, Server
 from .session import Reply
 from .stt_messages import LINEAR16_PCM, METHOD, SERVICE, Request, Response
-from .workers import Task
+from .workers import EndedError, Task, WorkerError
 
 _ENDING = 1.0  # seconds
 _PING = 30.0  # seconds from one ping to the next; who answers none is gone
@@ -82,6 +82,11 @@ class _Service:
             ends = refused.reason == "ending"
             code = grpc.StatusCode.UNAVAILABLE if ends else _STATUS[refused.status]
             await context.abort(code, str(refused))
+        except WorkerError as error:
+            server.metrics.add("errors_total", "grpc")
+            ended = isinstance(error, EndedError)
+            code = grpc.StatusCode.UNAVAILABLE if ended else grpc.StatusCode.INTERNAL
+            await context.abort(code, str(error))
 
     async def _stream(self, context: Any) -> None:
         request = await self._next(context)

@@ -29,7 +29,7 @@ from ...framework.base.errors import OpscopeError
 from .metrics import Metrics
 from .options import MOST_ALTERNATIVES, ServerOptions
 from .session import Reply
-from .workers import Task, Workers
+from .workers import EndedError, Task, WorkerError, Workers
 
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -171,6 +171,8 @@ class Server:
             status, reason, message = refused.status, refused.reason, str(refused)
         except web.HTTPException as error:
             status, reason, message = error.status, "request", error.reason
+        except EndedError as ended:
+            status, reason, message = 503, "ended", str(ended)
         except Exception:
             _log.exception("%s %s could not be answered", request.method, request.path)
             status, reason, message = 500, "failed", "the request could not be answered"
@@ -227,8 +229,8 @@ class Server:
                 max_msg_size=self.options.message_bytes,
                 compress=False,  # it would cost each stream the memory of a compressor
             )
-            await socket.prepare(request)
             with self.workers.task("stream") as session:
+                await socket.prepare(request)
                 await _Stream(self, socket, session).run()
             return socket
 
@@ -322,10 +324,10 @@ class _Stream:
                 )
                 return
             if message is None:
-                reply = Reply(**await self._session.call("end"))
-                with suppress(ConnectionError):
-                    await socket.send_str(reply.text or "")
-                await self._close(WSCloseCode.GOING_AWAY, "the server is ending")
+                if (reply := await self._reply("end")) is not None:
+                    with suppress(ConnectionError):
+                        await socket.send_str(reply.text or "")
+                    await self._close(WSCloseCode.GOING_AWAY, "the server is ending")
                 return
             if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 return  # closed, by the client, by us, or by what is wrong with its frames
@@ -336,12 +338,8 @@ class _Stream:
         """Answer a message; False: the stream is over."""
         begin = monotonic()
         metrics = self._server.metrics
-        try:
-            reply = Reply(**await self._session.call("take", data))
-        except Exception:
-            _log.exception("a message could not be answered")
-            metrics.add("errors_total", "stream")
-            await self._close(WSCloseCode.INTERNAL_ERROR, "the message could not be answered")
+        reply = await self._reply("take", data)
+        if reply is None:
             return False
         metrics.add("audio_seconds_total", "stream", reply.seconds)
         if reply.text is not None:
@@ -358,6 +356,17 @@ class _Stream:
             code = WSCloseCode.POLICY_VIOLATION if reply.reason else WSCloseCode.OK
             await self._close(code, reply.reason)
         return not reply.is_last
+
+    async def _reply(self, method: str, *values: str | bytes) -> Reply | None:
+        """What the session says; None: it failed, and the stream is over."""
+        try:
+            return Reply(**await self._session.call(method, *values))
+        except Exception as error:
+            if not isinstance(error, WorkerError):  # else the worker has logged it
+                _log.exception("a message could not be answered")
+            self._server.metrics.add("errors_total", "stream")
+            await self._close(WSCloseCode.INTERNAL_ERROR, "the message could not be answered")
+            return None
 
     async def _close(self, code: WSCloseCode, reason: str) -> None:
         with suppress(ConnectionError):

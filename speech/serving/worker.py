@@ -40,7 +40,7 @@ TASKS: dict[str, Callable[..., Any]] = {
 }
 """Kinds of tasks; each takes the model and the options of sessions."""
 _OBJECTS = 20_000  # new ones, from one collection of garbage to the next
-REQUEST = Struct(">II")
+REQUEST = Struct(">QQ")
 ANSWER = Struct(">I")
 
 
@@ -124,11 +124,14 @@ def _live(worker: Worker, channel: socket.socket) -> None:
     gc.set_threshold(_OBJECTS)  # lattices are of many small ones
     _close_others(channel.fileno())
     answers = _Answers(channel)
-    with channel.makefile("rb") as requests:
-        while head := requests.read(REQUEST.size):
+    # The server may end amid a message, and while answers are on their way.
+    with channel.makefile("rb") as requests, suppress(ConnectionError):
+        while len(head := requests.read(REQUEST.size)) == REQUEST.size:
             length, size = REQUEST.unpack(head)
-            request = json.loads(requests.read(length))
-            _do(worker, answers, request, requests.read(size))
+            request, data = requests.read(length), requests.read(size)
+            if len(request) + len(data) < length + size:
+                return
+            _do(worker, answers, json.loads(request), data)
 
 
 def _do(worker: Worker, answers: _Answers, request: list[Any], data: bytes) -> None:
@@ -170,5 +173,9 @@ class _Answers:
 
 def _close_others(kept: int) -> None:
     """Close files and sockets of the server: a client must not find its connection open here."""
+    try:
+        most = max(map(int, os.listdir("/proc/self/fd")))
+    except OSError:
+        most = os.sysconf("SC_OPEN_MAX")  # of which there may be a billion
     os.closerange(3, kept)
-    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(kept + 1, most + 1)

@@ -11,9 +11,10 @@ import asyncio
 import json
 import logging
 import os
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from typing import Any, Protocol
 
@@ -21,23 +22,41 @@ from ...framework.base.errors import OpscopeError
 from .worker import ANSWER, REQUEST, Worker, fork
 
 _log = logging.getLogger(__name__)
+_ENDED = "the process that worked on it has ended"
 _AGAIN = 1.0  # seconds after the end of a process, until another one takes its place
-CAN_FORK = hasattr(os, "fork")
+_CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"
+"""On macOS the child of a fork may not use the system's libraries, such as Accelerate."""
 
 
 class WorkerError(Exception):
-    """A worker has ended, or something in it failed that is no fault of the client."""
+    """Something failed in a worker, which has logged it; the client is not at fault."""
+
+
+class EndedError(WorkerError):
+    """A worker has ended."""
+
+
+def process_count(asked: int | None, cores: int) -> int:
+    """How many processes compute: those that are asked for, or one for each core.
+
+    Raises:
+        OpscopeError: more than one is asked for, and the system cannot fork them.
+    """
+    if asked is not None and asked > 1 and not _CAN_FORK:
+        raise OpscopeError(f"--processes {asked}: on this system, the server has one process")
+    return asked or (cores if _CAN_FORK else 1)
 
 
 class _Place(Protocol):
     """Where a worker is: in this process, or in another one.
 
     Attributes:
-        tasks: how many it has. alive: whether it can do anything.
+        tasks: how many it has. alive: whether it can do anything. counted: the last known counts.
     """
 
     tasks: int
     alive: bool
+    counted: dict[str, int]
 
     def open(self, number: int, kind: str, settings: dict[str, Any]) -> None: ...
 
@@ -64,7 +83,7 @@ class Task:
             values: texts, numbers; the last one may be bytes.
 
         Raises:
-            OpscopeError: as the method. WorkerError: see there.
+            OpscopeError: as the method. WorkerError, EndedError: see there.
         """
         return await self._place.call(self._number, method, *values)
 
@@ -78,17 +97,26 @@ class Workers:
 
     def __init__(self, worker: Worker, processes: int) -> None:
         self._worker = worker
-        self._processes = processes if CAN_FORK else 1
+        self._processes = processes
         self._places: list[_Place] = []
+        self._ended: Counter[str] = Counter()  # totals of processes that others have replaced
         self._numbers = count()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Have the workers within this block."""
+        """Have the workers within this block.
+
+        Raises:
+            OpscopeError: the system does not let the server have as many processes.
+        """
         if self._processes == 1:
             self._places.append(_Here(self._worker))
         else:
-            self._places += [await _process(self._worker) for _ in range(self._processes)]
+            try:
+                self._places += [await _process(self._worker) for _ in range(self._processes)]
+            except OSError as error:
+                message = f"cannot begin {self._processes} processes: {error.strerror}"
+                raise OpscopeError(message) from None
         renewing = asyncio.ensure_future(self._renew())
         try:
             yield
@@ -101,11 +129,11 @@ class Workers:
         """A task of a kind of `TASKS` within this block.
 
         Raises:
-            WorkerError: all processes have ended, and no other one has begun yet.
+            EndedError: all processes have ended, and no other one has begun yet.
         """
         place = min(self._places, key=lambda each: (not each.alive, each.tasks))
         if not place.alive:
-            raise WorkerError("no process of the server is there to work")
+            raise EndedError("no process of the server is there to work")
         number = next(self._numbers)
         place.open(number, kind, settings)
         place.tasks += 1
@@ -117,11 +145,16 @@ class Workers:
 
     async def counts(self) -> dict[str, float]:
         """Values of metrics, of all workers."""
-        total: Counter[str] = Counter()
-        alive = [each.counts() for each in self._places if each.alive]
-        for found in await asyncio.gather(*alive, return_exceptions=True):
+        alive = [each for each in self._places if each.alive]
+        asked = (each.counts() for each in alive)
+        for place, found in zip(
+            alive, await asyncio.gather(*asked, return_exceptions=True), strict=True
+        ):
             if isinstance(found, dict):
-                total.update(found)
+                place.counted = found
+        total = Counter(self._ended)
+        for place in self._places:
+            total.update(place.counted if place.alive else _totals(place.counted))
         return dict(total)
 
     async def _renew(self) -> None:
@@ -129,8 +162,19 @@ class Workers:
         while True:
             await asyncio.sleep(_AGAIN)
             for at, place in enumerate(self._places):
-                if not place.alive:
+                if place.alive:
+                    continue
+                try:
                     self._places[at] = await _process(self._worker)
+                except OSError as error:  # there may be memory for it later
+                    _log.error("cannot begin another process: %s", error.strerror)
+                else:
+                    self._ended.update(_totals(place.counted))
+
+
+def _totals(counted: dict[str, int]) -> dict[str, int]:
+    """What a worker that has ended has done."""
+    return {name: value for name, value in counted.items() if name.endswith("_total")}
 
 
 class _Here:
@@ -141,6 +185,7 @@ class _Here:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self.tasks = 0
+        self.counted: dict[str, int] = {}
         self.open = worker.open
         self.drop = worker.drop
 
@@ -181,6 +226,7 @@ class _Process(asyncio.Protocol):
         self._ending = False
         self.tasks = 0
         self.alive = True
+        self.counted: dict[str, int] = {}
 
     def open(self, number: int, kind: str, settings: dict[str, Any]) -> None:
         self._send(["open", False, number, kind, settings])
@@ -210,7 +256,7 @@ class _Process(asyncio.Protocol):
         if self.alive:
             self._waiting[self._send(request, data)] = future
         else:
-            future.set_exception(WorkerError("the process that worked on it has ended"))
+            future.set_exception(EndedError(_ENDED))
         return future
 
     def _send(self, request: list[Any], data: bytes = b"") -> int:
@@ -250,15 +296,19 @@ class _Process(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.alive = False
-        if not self._ending:
-            _log.error("process %d of the server ended: its streams are lost", self._pid)
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(WorkerError("the process that worked on it has ended"))
+                future.set_exception(EndedError(_ENDED))
         self._waiting.clear()
         # It ends when it finds the socket closed, which is done after this call.
         asyncio.get_running_loop().call_soon(self._reap)
 
     def _reap(self) -> None:
-        os.waitpid(self._pid, 0)
+        status = 0
+        with suppress(ChildProcessError):  # the system has waited, where SIGCHLD is ignored
+            _, status = os.waitpid(self._pid, 0)
+        if not self._ending:
+            signal = os.waitstatus_to_exitcode(status)
+            why = f" by signal {-signal}" if signal < 0 else ""
+            _log.error("process %d of the server ended%s: its streams are lost", self._pid, why)
         self._gone.set_result(None)

@@ -17,7 +17,7 @@ from ... import __version__
 from ...framework.base.errors import FormatError, OpscopeError
 from .server import RefusedError, Server, opened
 from .session import check_rate
-from .workers import Task
+from .workers import Task, WorkerError
 
 _NAME = "opscope"
 _LINE = 1 << 16  # bytes
@@ -130,7 +130,7 @@ class _Client:
                 elif event.type == "audio-start":
                     async with self._server.admitted("wyoming"):
                         await self._send(_Event("transcript", {"text": await self._heard(event)}))
-        except (OpscopeError, RefusedError) as error:
+        except (OpscopeError, RefusedError, WorkerError) as error:
             self._server.metrics.add("errors_total", "wyoming")
             with suppress(ConnectionError, TimeoutError):
                 await self._send(_Event("error", {"text": str(error), "code": "refused"}))

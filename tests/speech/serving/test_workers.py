@@ -1,0 +1,126 @@
+"""Processes of a server: their tasks, their counts, and what happens where one ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from opscope.framework.base.errors import OpscopeError
+from opscope.speech.serving import workers as module
+from opscope.speech.serving.workers import EndedError, WorkerError, Workers, process_count
+
+pytestmark = pytest.mark.skipif(
+    not os.path.isdir("/proc/self/fd") or not module._CAN_FORK,
+    reason="forks and /proc are of Linux",
+)
+
+
+class Echo:
+    """A worker that says what it is told; it never answers `wait`."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def open(self, number: int, kind: str, settings: dict[str, Any]) -> None:
+        self.kind = kind
+
+    def call(self, number: int, method: str, *values: Any) -> Future[Any]:
+        self.calls += 1
+        future: Future[Any] = Future()
+        if method == "files":
+            future.set_result(sorted(map(int, os.listdir("/proc/self/fd"))))
+        elif method == "refuse":
+            future.set_exception(OpscopeError("no"))
+        elif method == "fail":
+            future.set_exception(KeyError("it"))
+        elif method != "wait":
+            future.set_result([os.getpid(), self.kind, *map(len, values)])
+        return future
+
+    def drop(self, number: int) -> None: ...
+
+    def counts(self) -> dict[str, int]:
+        return {"work_waiting": 1, "network_runs_total": self.calls}
+
+
+def ran(test: Any, processes: int = 2) -> None:
+    async def run() -> None:
+        workers = Workers(Echo(), processes)  # type: ignore[arg-type]
+        async with workers.running():
+            await test(workers)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_what_comes_of_calls() -> None:
+    async def test(workers: Workers) -> None:
+        with workers.task("a") as first, workers.task("b") as second:
+            pids = [(await each.call("say", "ab", bytes(70000)))[0] for each in (first, second)]
+            assert len({*pids, os.getpid()}) == 3
+            assert await second.call("say", "ab", b"") == [pids[1], "b", 2, 0]
+            with pytest.raises(OpscopeError, match=r"^no$"):
+                await first.call("refuse")
+            with pytest.raises(WorkerError, match="KeyError: 'it'"):
+                await first.call("fail")
+            files = await first.call("files")
+            assert len([each for each in files if each > 2]) == 2  # the socket, and the list
+        assert await workers.counts() == {"work_waiting": 2, "network_runs_total": 6}
+
+    ran(test)
+
+
+def test_processes_that_end(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """A fork that fails is tried again; totals do not fall."""
+    monkeypatch.setattr(module, "_AGAIN", 0.2)
+    fork, refused = module.fork, []
+
+    def without_memory(worker: Any) -> Any:
+        if len(refused) < 2:
+            refused.append(worker)
+            raise BlockingIOError(11, "no room")
+        return fork(worker)
+
+    async def test(workers: Workers) -> None:
+        monkeypatch.setattr(module, "fork", without_memory)
+        with workers.task("a") as first, workers.task("b") as second:
+            pids = [(await each.call("say"))[0] for each in (first, second)]
+            assert (await workers.counts())["network_runs_total"] == 2
+            waiting = asyncio.ensure_future(first.call("wait"))
+            await asyncio.sleep(0)
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+            with pytest.raises(EndedError):
+                await waiting
+            with pytest.raises(EndedError):
+                await second.call("say")
+            with pytest.raises(EndedError, match="no process"), workers.task("c"):
+                pass
+            assert await workers.counts() == {"network_runs_total": 2}
+        while "ended" in caplog.text and len(await workers.counts()) < 2:
+            await asyncio.sleep(0.02)
+        with workers.task("d") as third:
+            assert (await third.call("say"))[0] not in pids
+        assert (await workers.counts())["network_runs_total"] == 3
+
+    ran(test)
+    assert f"ended by signal {int(signal.SIGKILL)}: its streams are lost" in caplog.text
+    assert len(refused) == 2 and caplog.text.count("cannot begin another process: no room") == 2
+
+
+def test_as_many_processes_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(worker: Any) -> Any:
+        raise BlockingIOError(11, "no room")
+
+    assert [process_count(*each) for each in ((None, 4), (2, 4), (1, 4))] == [4, 2, 1]
+    monkeypatch.setattr(module, "fork", refuse)
+    with pytest.raises(OpscopeError, match="cannot begin 2 processes: no room"):
+        ran(None)
+    monkeypatch.setattr(module, "_CAN_FORK", False)
+    assert [process_count(*each) for each in ((None, 4), (1, 4))] == [1, 1]
+    with pytest.raises(OpscopeError, match="--processes 2: on this system"):
+        process_count(2, 4)
