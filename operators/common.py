@@ -7,10 +7,11 @@ these operators: plans are made with what is registered here.
 
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 _ROOMS = ("math", "tensor", "linear", "conv", "backends", "direct")
 
 for _room in _ROOMS:
-    for _module in iter_modules([str(Path(__file__).parent / _room)]):
-        import_module(f".{_room}.{_module.name}", __package__)
+    _path = str(Path(__file__).parent / _room)
+    for _module in walk_packages([_path], f"{__package__}.{_room}."):
+        import_module(_module.name)
