@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -90,6 +92,23 @@ def gradients() -> list[OperatorDef]:
 
 def test_the_registry_is_not_empty():
     assert len(entries()) > 50 and len(gradients()) > 20
+
+
+def test_common_operators_have_all_their_kernels():
+    """Those of rooms of a room, too: plans are made with what is registered first."""
+    code = (
+        "from opscope.framework.ir import registry\n"
+        "registry.lookup('matmul')\n"
+        "kernels = {kind: list(one.kernels) for kind, one in registry.REGISTERED.items()}\n"
+        "registry.load_operators()\n"
+        "late = [kind for kind, own in kernels.items() if registry.lookup(kind).kernels != own]\n"
+        "print(len(kernels), *late)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+    count, *late = done.stdout.split()
+    assert int(count) > 100 and not late
 
 
 def test_each_operator_that_fails_is_named():
