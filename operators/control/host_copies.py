@@ -60,8 +60,11 @@ class _HostCopies(Held):
     def make_room(self, ticket: str, size: int) -> None:
         """Take memory for a value of so many bytes."""
         known = self._by_ticket.get(ticket)
-        if known is None or known.memory.nbytes < size:
-            self._by_ticket[ticket] = _Copy(self._memory(size))
+        if known is not None and known.memory.nbytes >= size:
+            return
+        if known is not None and self._stream is not None:
+            self._stream.synchronize()  # who takes the memory next does not wait for its copies
+        self._by_ticket[ticket] = _Copy(self._memory(size))
 
     def put(self, ticket: str, x: Any) -> None:
         """Begin to copy a value to the host."""

@@ -11,6 +11,7 @@ from opscope import OpContext, Scope
 from opscope.framework.base.backend import CPUPlace, Place
 from opscope.framework.base.errors import RunError
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.operators.control.host_copies import _HostCopies
 from opscope.testing import device_double
 from opscope.testing.device_double import DOUBLE
 
@@ -59,6 +60,20 @@ def test_batches_of_several_sizes(place: Place) -> None:
         scope.feed({"x": values})
         net.run(scope, OpContext(live_out=["b"]))
         np.testing.assert_array_equal(scope.numpy("b"), values**2)
+
+
+def test_memory_is_given_back_after_its_copies() -> None:
+    """Who takes pinned memory next writes to it at once."""
+    with device_double.instead_of_cupy() as xp:
+        copies = _HostCopies(xp)
+        copies.make_room("t", 8)
+        given = copies._by_ticket["t"].memory
+        given[:] = 0
+        copies.put("t", xp.asarray(np.array([7.0])))
+        copies.make_room("t", 4)
+        assert given.view(float)[0] == 0  # it is still under way
+        copies.make_room("t", 16)
+        assert given.view(float)[0] == 7
 
 
 def test_nothing_waits() -> None:
