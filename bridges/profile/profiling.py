@@ -10,9 +10,10 @@ from typing import Any
 from ...framework.base.errors import OpscopeError
 from ...framework.base.files.atomic import PathLike, write_atomically
 from ...framework.base.scope import Scope
+from ...framework.base.sizes.byte_sizes import size_text
 from ..model.opening import open_model
 from ..view.profile import profile as measure
-from ..view.texts import bytes_text, seconds_text
+from ..view.texts import seconds_text
 from ..view.viewing import ROWS, graph_of
 from .flame import flame_graph
 from .timed import Timed
@@ -60,16 +61,16 @@ class Profile:
         listed.sort(key=lambda line: -line[0])
         whole = self.seconds or 1.0
         lines = [f"{self.title}: {self.what}; {seconds_text(self.seconds)} in all"]
-        lines.append(f"{'time':>9} {'share':>6} {'memory':>9} {'count':>5}  what")
+        lines.append(f"{'time':>9} {'share':>6} {'memory':>10} {'count':>5}  what")
         for seconds, memory, count, (name, kind) in listed[:most]:
             shown = f"{name}  ({kind})" if kind else name
             lines.append(
-                f"{seconds_text(seconds):>9} {seconds / whole:6.1%} {bytes_text(memory):>9}"
+                f"{seconds_text(seconds):>9} {seconds / whole:6.1%} {size_text(memory):>10}"
                 f" {count:5d}  {shown}"
             )
         if len(listed) > most:
             rest = sum(line[0] for line in listed[most:])
-            lines.append(f"{seconds_text(rest):>9} {rest / whole:6.1%} {'':9} {'':5}  "
+            lines.append(f"{seconds_text(rest):>9} {rest / whole:6.1%} {'':10} {'':5}  "
                          f"{len(listed) - most} more")  # fmt: skip
         return "\n".join(lines)
 

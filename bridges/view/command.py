@@ -39,6 +39,7 @@ def view(
     .bs; --network says which where it has several), or an ONNX model.
     """
     from ...framework.base.files.atomic import refuse_sources
+    from ...framework.base.sizes.byte_sizes import size_text
     from ..recognize.recognizing import files_of
     from .viewing import ROWS
     from .viewing import view as make_page
@@ -52,4 +53,4 @@ def view(
     target = output or f"{os.path.basename(file)}.html"
     refuse_sources(target, [part for each in (file, against) if each for part in files_of(each)])
     page.save(target)
-    click.echo(f"{target}: {len(page.html.encode()) / 1024:.0f} KiB")
+    click.echo(f"{target}: {size_text(len(page.html.encode()))}")

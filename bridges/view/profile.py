@@ -16,12 +16,13 @@ from ...framework.base.errors import VariableError
 from ...framework.base.options.settings import read_options, using
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
+from ...framework.base.sizes.byte_sizes import size_text
 from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
 from ...framework.ir.op_list import VarDecl
 from ...framework.runtime.plain_net import PlainNet
 from ..model.model import Model
 from .graph import Item, NetGraph
-from .texts import bytes_text, seconds_text
+from .texts import seconds_text
 
 if TYPE_CHECKING:
     from ...cntk.network.network import Network
@@ -111,7 +112,7 @@ def profile(graph: NetGraph, model: Model, rows: int, seed: int = 0) -> None:
     for item in list(graph.items.values()):
         if item.time is None:
             continue
-        item.lines = [*item.lines, f"{seconds_text(item.time)}   {bytes_text(item.memory or 0)}"]
+        item.lines = [*item.lines, f"{seconds_text(item.time)}   {size_text(item.memory or 0)}"]
         for key in item.path:
             group = graph.groups[key]
             group.time = (group.time or 0.0) + item.time

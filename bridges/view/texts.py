@@ -91,14 +91,6 @@ def count_text(count: int) -> str:
     return str(count)
 
 
-def bytes_text(count: float) -> str:
-    """`12.3 MiB`."""
-    for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.0f} B"
-
-
 def seconds_text(seconds: float) -> str:
     """`12.3 ms`."""
     for size, unit in ((1.0, "s"), (1e-3, "ms")):

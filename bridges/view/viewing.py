@@ -10,6 +10,7 @@ from ...framework.base.errors import VariableError, nearest
 from ...framework.base.files.atomic import PathLike, write_atomically
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
+from ...framework.base.sizes.byte_sizes import size_text
 from ...framework.ir.printer import type_text
 from ..model.model import Model
 from ..model.opening import open_model
@@ -54,7 +55,7 @@ class Page:
         )
 
     def __repr__(self) -> str:
-        return f"<Page, {len(self.html.encode()) / 1024:.0f} KiB; save(path) writes it>"
+        return f"<Page, {size_text(len(self.html.encode()))}; save(path) writes it>"
 
 
 def graph_of(model: Model) -> NetGraph:

@@ -167,10 +167,12 @@ def _run_once(
 
 def _memory_line(memory: Sequence[Mapping[str, int]]) -> str:
     """What a training took on the rank that took most."""
+    from ...framework.base.sizes.byte_sizes import size_text
+
     totals = [sum(one.values()) for one in memory]
     most = max(range(len(totals)), key=totals.__getitem__)
-    parts = ", ".join(f"{what} {size / 2**20:.1f}" for what, size in memory[most].items())
-    return f"memory of a rank: {totals[most] / 2**20:.1f} MiB at most (rank {most}: {parts})"
+    parts = ", ".join(f"{what} {size_text(size)}" for what, size in memory[most].items())
+    return f"memory of a rank: {size_text(totals[most])} at most (rank {most}: {parts})"
 
 
 def _places(device: str, share: bool, ranks: int | None) -> dict[str, str]:

@@ -138,27 +138,27 @@ def train(
     """
     if context is not None and not isinstance(context, OpContext):
         raise OpscopeError(f"train: context is an opscope.OpContext, not {context!r}")
-    for what, flag in (("shard", shard), ("sync_batch_norm", sync_batch_norm)):
-        if not isinstance(flag, bool):
-            raise OpscopeError(f"train: {what} is True or False, not {flag!r}")
-    if not is_whole(zero) or not 0 <= zero <= 3:
-        raise OpscopeError(f"train: zero is 0, 1, 2 or 3, not {zero!r}")
-    # A checkpoint of an earlier run, which this one would have replaced, is none of it.
-    since = restarted_since() if resume is False and checkpoint is not None else 0.0
-    if since:
-        resume = True
-    if not is_whole(accumulate) or accumulate < 1:
-        raise OpscopeError(f"train: accumulate wants a number from 1 on, not {accumulate!r}")
-    if checkpoint_batches and is_whole(checkpoint_batches) and checkpoint_batches % accumulate:
-        raise OpscopeError(
-            f"train: checkpoint_batches={checkpoint_batches} is no multiple of"
-            f" accumulate={accumulate}: a checkpoint is written between updates"
-        )
-    if pipeline not in SCHEDULES:
-        known = ", ".join(map(repr, SCHEDULES))
-        raise OpscopeError(f"train: pipeline is one of {known}, not {pipeline!r}")
     ranks = Ranks(find_communicator(communicator, context), shard, zero, accumulate, pipeline)
     try:
+        for what, flag in (("shard", shard), ("sync_batch_norm", sync_batch_norm)):
+            if not isinstance(flag, bool):
+                raise OpscopeError(f"train: {what} is True or False, not {flag!r}")
+        if not is_whole(zero) or not 0 <= zero <= 3:
+            raise OpscopeError(f"train: zero is 0, 1, 2 or 3, not {zero!r}")
+        # A checkpoint of an earlier run, which this one would have replaced, is none of it.
+        since = restarted_since() if resume is False and checkpoint is not None else 0.0
+        if since:
+            resume = True
+        if not is_whole(accumulate) or accumulate < 1:
+            raise OpscopeError(f"train: accumulate wants a number from 1 on, not {accumulate!r}")
+        if checkpoint_batches and is_whole(checkpoint_batches) and checkpoint_batches % accumulate:
+            raise OpscopeError(
+                f"train: checkpoint_batches={checkpoint_batches} is no multiple of"
+                f" accumulate={accumulate}: a checkpoint is written between updates"
+            )
+        if pipeline not in SCHEDULES:
+            known = ", ".join(map(repr, SCHEDULES))
+            raise OpscopeError(f"train: pipeline is one of {known}, not {pipeline!r}")
         if not isinstance(hooks, Iterable) or not all(isinstance(hook, Hook) for hook in hooks):
             raise OpscopeError(f"train: hooks is a list of Hook objects, not {hooks!r}")
         options = Options(

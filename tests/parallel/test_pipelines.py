@@ -409,6 +409,9 @@ def test_refusals():
         on_ranks(2, mlp, DATA, zero=2)
     with pytest.raises(RanksError, match="shard=False gives each rank minibatches of its own"):
         on_ranks(2, mlp, DATA, shard=False)
+    with pytest.raises(OpscopeError, match="memory='1GB' is for ranks that have all stages"):
+        on_ranks(2, mlp, DATA, memory="1GB")
+    on_ranks(2, mlp, DATA, memory="1GB", pipeline="off")
     with pytest.raises(OpscopeError, match="pipeline is one of '1f1b', 'gpipe', 'off', not 'x'"):
         train(mlp, DATA, pipeline="x")
     with pytest.raises(RanksError, match="the setting pipeline of rank 1 is `gpipe`"):

@@ -31,7 +31,7 @@ def test_the_table(known):
     assert [line.split()[-2] for line in lines[2:]] == ["c", "a", "d", "b"]
     assert lines[2].split()[:3] == ["4", "ms", "40.0%"]
     by_type = known.table("type").splitlines()[2:]
-    assert by_type[0].split() == ["7", "ms", "70.0%", "1", "MiB", "2", "matmul"]
+    assert by_type[0].split() == ["7", "ms", "70.0%", "1.0", "MiB", "2", "matmul"]
     assert known.table("group").splitlines()[2].split()[-2:] == ["3", "layer"]
     assert known.table(most=1).splitlines()[-1].split() == ["6", "ms", "60.0%", "3", "more"]
     with pytest.raises(opscope.OpscopeError, match="by='op': one of 'row', 'type', 'group'"):
