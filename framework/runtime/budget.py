@@ -61,6 +61,19 @@ def peak_bytes(plan: Plan) -> int:
     return plan.temporaries + sum(plan.nbytes(name) for name in around if name in plan.specs)
 
 
+def held_apart(net: PlainNet, plan: Plan, scope: Scope) -> dict[int, int]:
+    """The bytes of parameters and of states, by kind, that the scope holds for other runs of the
+    net: an update after several minibatches has the states of optimizers for itself."""
+    held = {PARAMETER: 0, STATE: 0}
+    used = {*plan.externals, *plan.live_out}
+    for name, var in net.vars.items():
+        if var.kind in held and var.view is None and name not in used:
+            variable = scope.find(name)
+            if variable is not None and variable.inner is not None:
+                held[var.kind] += variable.inner.nbytes
+    return held
+
+
 def _always_beside(place: Place) -> int:
     """What products work in on a GPU, and the tables of kernels."""
     return 0 if place.kind == "cpu" else WORKSPACE + _TABLES
@@ -251,7 +264,8 @@ class WithinMemory:
         return net
 
     def _peak(self, net: PlainNet, scope: Scope, context: OpContext) -> int:
-        return peak_bytes(net.plan(scope, context, *self._span(net)))
+        plan = net.plan(scope, context, *self._span(net))
+        return peak_bytes(plan) + sum(held_apart(net, plan, scope).values())
 
     def _beside_of(self, scope: Scope, context: OpContext) -> int:
         place = context.device or scope.place
@@ -284,8 +298,8 @@ class WithinMemory:
 
     def _too_little(self, net: PlainNet, beside: int, scope: Scope, context: OpContext) -> str:
         plan = net.plan(scope, context, *self._span(net))
-        wanted = peak_bytes(plan) + beside
-        kinds = {PARAMETER: 0, STATE: 0, INPUT: 0}
+        kinds = {INPUT: 0, **held_apart(net, plan, scope)}
+        wanted = peak_bytes(plan) + sum(kinds.values()) + beside
         names = {*plan.externals, *plan.live_out} & plan.specs.keys()
         rest = 0
         for name in names:

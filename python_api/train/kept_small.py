@@ -11,7 +11,13 @@ from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
 from ...framework.passes.memory.less_memory import LessMemory
 from ...framework.passes.ranks.all_reduce import first_update
-from ...framework.runtime.budget import MOST_ROUNDS, WithinMemory, memory_budget, peak_bytes
+from ...framework.runtime.budget import (
+    MOST_ROUNDS,
+    WithinMemory,
+    held_apart,
+    memory_budget,
+    peak_bytes,
+)
 from ...framework.runtime.plain_net import PlainNet
 from ..ranks.agreement import Ranks
 
@@ -94,7 +100,8 @@ class KeptSmall:
             RunError: its run would take more.
         """
         net = self._within.plain
-        peak = peak_bytes(net.plan(scope, context, 0, net.last_forward_op + 1))
+        plan = net.plan(scope, context, 0, net.last_forward_op + 1)
+        peak = peak_bytes(plan) + sum(held_apart(net, plan, scope).values())
         if peak > self._within.budget:
             raise RunError(f"{where}: {self._within.beyond(peak)}")
 

@@ -202,11 +202,19 @@ def test_ranks(zero: int) -> None:
         assert_same(one, other)
 
 
-def test_accumulated_gradients() -> None:
-    made = mlp()
-    want = fit(made, accumulate=2)
-    budget = least(made, accumulate=2)
-    assert_same(want, fit(made, budget, accumulate=2))
+@pytest.mark.parametrize("rows", [2, ROWS])
+def test_accumulated_gradients(rows: int) -> None:
+    """The states of the optimizer count, which updates alone read."""
+    b, x = mlp()
+    made = b, x[: 4 * rows]
+    want = fit(made, rows=rows, accumulate=2)
+    budget = least(made, rows=rows, accumulate=2)
+    assert_same(want, fit(made, budget, rows=rows, accumulate=2))
+    data = opscope.Minibatches({"x": made[1]}, rows)
+    history = opscope.train(
+        b, data, scope=Scope(), progress=False, memory=budget, accumulate=2, epochs=1
+    )
+    assert history.memory[0].total <= budget
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
