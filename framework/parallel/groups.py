@@ -10,6 +10,7 @@ import numpy as np
 
 from ..base.backend import array_module
 from ..base.communicator import Communicator, Request, check_root, sum_in_order
+from ..base.errors import RanksError
 
 
 class Group(Communicator):
@@ -52,6 +53,8 @@ class Group(Communicator):
             self._take(received[place], rank)
 
     def start_all_reduce(self, array: Any) -> Request:
+        if not array.flags.c_contiguous:
+            raise RanksError(f"a sum wants a contiguous array, not one of strides {array.strides}")
         if self.size > 1:
             flat = array.reshape(-1)
             bounds = [flat.size * rank // self.size for rank in range(self.size + 1)]

@@ -56,6 +56,14 @@ def test_what_cannot_be_sent_or_received():
         DryWorld(2).run(lambda c: c.send(np.zeros(1), 2))
 
 
+def test_a_sum_in_a_group_wants_a_contiguous_array():
+    def work(c):
+        Group(c, [0, 1]).start_all_reduce(np.ones((2, 3)).T)
+
+    with pytest.raises(RanksError, match=r"a sum wants a contiguous array.*strides \(8, 24\)"):
+        DryWorld(2).run(work)
+
+
 @pytest.mark.parametrize("culprit", [0, 2])
 def test_who_waits_hears_of_a_rank_that_fails(culprit):
     """Be it the one that is waited for or a third one."""
