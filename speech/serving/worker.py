@@ -23,7 +23,7 @@ from ...framework.base.errors import OpscopeError
 from ...framework.base.python.bounded_cache import give_back
 from ...framework.base.python.cached import new_lock
 from ..ctc.model import CtcModel
-from ..recognize.transcript import AnyModel
+from ..recognize.transcript import AnyModel, listener_of
 from .lanes import Lanes
 from .options import ServerOptions
 from .session import Reply, Session
@@ -49,6 +49,9 @@ class Worker:
 
     Args:
         model: that recognizes. options: of the server. cores: to compute on.
+
+    Raises:
+        OpscopeError: speakers are to be told by a CTC model.
     """
 
     def __init__(self, model: AnyModel, options: ServerOptions, cores: int) -> None:
@@ -57,6 +60,8 @@ class Worker:
         self._tasks: dict[int, Any] = {}
         self._dropped = 0
         network = None if isinstance(model, CtcModel) else model.network
+        if network is None:  # it refuses speakers; a server must not do so to each of its clients
+            listener_of(model, options.session.rate, speakers=options.session.speakers)
         self._lanes = Lanes(network, cores=cores, most=options.batch)
         self._lanes.prepare()
 

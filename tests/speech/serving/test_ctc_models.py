@@ -13,6 +13,8 @@ import pytest
 from ctc_models import RATE, tone, write_tones
 from opscope.framework.base.errors import OpscopeError
 from opscope.speech import CtcModel, EndpointerMode, KaldiRecognizer, transcribe
+from opscope.speech.serving.options import ServerOptions, SessionOptions
+from opscope.speech.serving.worker import Worker
 from served_models import served
 from spoken_tones import write_recording
 
@@ -87,6 +89,13 @@ def test_phrases_have_words_of_their_own(folder: Path, caplog: pytest.LogCapture
     assert without.joins_tokens
     assert heard(KaldiRecognizer(without, RATE), tone("l o h")) == ["l o h"]
     assert heard(KaldiRecognizer(without, RATE, '["hi", "lo"]'), tone("h i")) == ["hi"]
+
+
+def test_a_server_without_speakers(folder: Path) -> None:
+    speakers: Any = object()
+    options = ServerOptions(SessionOptions(speakers=speakers))
+    with pytest.raises(OpscopeError, match="a CTC model has no mode 'vosk' and no speakers"):
+        Worker(CtcModel(folder), options, 1)
 
 
 def test_the_server(folder: Path, tmp_path: Path) -> None:
