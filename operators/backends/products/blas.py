@@ -3,7 +3,7 @@
 OpenBLAS's own threads wait for each other awake: beside a busy process, or in a container that may
 use fewer cores than the machine has, a product can take tens of times as long as on one thread.
 Here large products are cut into parts for the threads that compiled loops use as well, whose number
-follows the machine (framework/base/threads.py). Small ones, for which OpenBLAS takes one thread
+follows the machine (framework/base/cpu/threads.py). Small ones, for which OpenBLAS takes one thread
 anyway, are left to NumPy, and so is everything where there is no native library. Where NumPy has
 no BLAS at all, as in WebAssembly, packed_gemm.py computes products.
 """
