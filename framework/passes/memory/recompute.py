@@ -161,7 +161,7 @@ def repeated(
 
 def repeatable(net: OpList, live_out: Collection[str] = ()) -> dict[int, OpNode]:
     """The forward operators that may run a second time, later, with the same results; each with
-    what does it, which may write less."""
+    what does it, which may write less. Those that do so already are not among them."""
     written = _writes(net)
     kinds = {var.name: var.kind for var in net.vars}
     results = {name for name, kind in kinds.items() if kind != TEMPORARY}.union(live_out)
@@ -181,7 +181,7 @@ def repeatable(net: OpList, live_out: Collection[str] = ()) -> dict[int, OpNode]
         wanted = node.output_names()
         if (
             fixed.isdisjoint(wanted)
-            and all(written[name] == 1 for name in wanted)
+            and all(written[name] == 1 and not written[again_name(name)] for name in wanted)
             and all(written[name] <= 1 and name not in aliased for name in read)
             and changing.isdisjoint(read)
             and (_is_deterministic(node) or _keeps_mask(node))

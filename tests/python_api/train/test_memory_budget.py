@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -225,6 +226,26 @@ def test_half_precision(dtype: str) -> None:
     want = fit(made, hooks=[plain])
     assert_same(want, fit(made, least(made), hooks=[watched]))
     assert max(watched.peaks) < 0.95 * max(plain.peaks)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("device", [False, True])
+def test_a_net_that_repeats_operators_already(dtype: str, device: bool) -> None:
+    b = NetBuilder("repeats")
+    h = b.input("x", [-1, 24])
+    for _ in range(5):
+        h = b.gelu(b.fc(b.layer_norm(h), size=32))
+    b.mean(b.square(b.fc(h, size=2)), name="loss")
+    b.backward_from("loss", recompute=True)
+    b.add_optimization(0.01, "adam")
+    b = b if dtype == "float32" else to_half(b, dtype)
+    made = b, RNG.normal(size=(ROWS, 24)).astype(b.dtype)
+    with device_double.by_default() if device else nullcontext():
+        plain, watched = Planned(), Planned()
+        want = fit(made, hooks=[plain])
+        budget = least(made)
+        assert_same(want, fit(made, budget, hooks=[watched]))
+    assert max(watched.peaks) <= budget and max(watched.peaks) < max(plain.peaks)
 
 
 def test_larger_minibatches_are_fitted_anew() -> None:
