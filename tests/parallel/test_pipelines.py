@@ -105,12 +105,12 @@ def tied(stages=2, dtype="float64"):
 
 
 def recomputed(stages=2, dtype="float64"):
-    """Cheap values are computed again for the gradients, those at the cut among them."""
+    """Cheap values are computed again for the gradients, those on both sides of a cut as well."""
     b = opscope.NetBuilder("recomputed", dtype)
     h = b.input("x", [-1, 6])
     for stage in range(stages):
         with b.stage(stage):
-            h = b.gelu(b.fc(h, size=6, name=f"h{stage}"))
+            h = b.gelu(b.fc(b.layer_norm(h), size=6, name=f"h{stage}"))
     scores = b.fc(h, size=3, name="y")
     b.mean(b.softmax_cross_entropy(scores, b.input("label", [-1], "int64")), name="loss")
     b.backward_from("loss", recompute=True)

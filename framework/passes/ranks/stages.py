@@ -205,9 +205,10 @@ class Stages:
             return self._net
         net = self._net.copy()
         for index, op in enumerate(net.ops):
-            if op.role == BACKWARD and copies.keys().isdisjoint(op.output_names()):
-                own = {primal_name(name) for name in op.input_names()} & self.of_var.keys()
-                stages = {self.of_var[name] for name in own}
+            if op.role == BACKWARD:
+                again = {copies[name] for name in op.output_names() if name in copies}
+                own = again or {primal_name(name) for name in op.input_names()}
+                stages = {self.of_var[name] for name in own & self.of_var.keys()}
                 net.ops[index] = op.renamed(
                     {n: first for n, first in copies.items() if self.of_var[first] not in stages}
                 )
