@@ -27,3 +27,9 @@ def served(folder: Path, *options: str) -> Iterator[tuple[list[str], subprocess.
             process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0 and "Traceback" not in errors, errors
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    """The processes of a server that compute."""
+    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(each) for each in text.split()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from functools import partial
 
@@ -155,6 +156,8 @@ def serve(
         if wyoming_port is not None:
             protocols.append(partial(wyoming, port=wyoming_port))
         if grpc_port is not None:
+            # A process that takes another one's place closes what gRPC would go on with, and abort.
+            os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
             from .grpc_service import grpc_service
 
             protocols.append(partial(grpc_service, port=grpc_port))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -16,7 +17,7 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from served_models import served
+from served_models import children, served
 from speech_models import RATE, small_files, speech, tone, write_files
 
 pytest.importorskip("aiohttp")
@@ -70,6 +71,22 @@ def chunks(channel: Any, requests: Iterable[Any]) -> list[Any]:
 
 def text(found: list[Any]) -> str:
     return " ".join(each.alternatives[0].text for each in found if each.final).strip()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system has no /proc")
+def test_a_process_that_takes_the_place_of_another_one(folder: Path) -> None:
+    """It is forked amid gRPC's threads, and does not go on with them."""
+    with served(folder, "--grpc=0", "--processes=2") as (found, process):
+        ended = children(process)
+        for each in ended:
+            os.kill(each, signal.SIGKILL)
+        end = time.monotonic() + 30
+        while len(new := {*children(process)} - {*ended}) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        time.sleep(0.5)  # in which gRPC would have aborted them
+        with grpc.insecure_channel(found[1].removeprefix("grpc://")) as channel:
+            assert text(chunks(channel, [config(), *samples("ab")])) == "ab"
+        assert {*children(process)} == new
 
 
 def test_words_and_times(channel: Any) -> None:

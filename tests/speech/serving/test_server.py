@@ -19,7 +19,7 @@ import pytest
 
 from chromium import Chromium, browser
 from opscope.speech import Model, transcribe
-from served_models import served
+from served_models import children, served
 from speech_models import RATE, recording, small_files, speech, write_files
 
 aiohttp = pytest.importorskip("aiohttp")
@@ -291,12 +291,6 @@ def test_a_server_that_is_told_to_end(folder: Path) -> None:
     with served(folder) as (addresses, process):
         asyncio.run(run(addresses[0], process))
         assert process.wait(60) == 0
-
-
-def children(process: subprocess.Popen[str]) -> list[int]:
-    """The processes of a server that compute."""
-    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-    return [int(each) for each in text.split()]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system has no /proc")
