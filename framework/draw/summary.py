@@ -18,7 +18,7 @@ from ..base.sizes.shape import ArraySpec, Levels
 from ..ir.desc import BACKWARD, FORWARD, INPUT, OPTIMIZE, PARAMETER, STATE
 from ..ir.infer import infer_specs
 from ..ir.messages import as_op_list
-from ..ir.names import outer_name
+from ..ir.names import outer_name, stage_of_device
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.operation import Operator
 from ..ir.registry import lookup
@@ -70,6 +70,7 @@ class Summary:
         values: results of all forward operators together, of one run; a run shares memory among
             them, so it takes less where no gradients need them. None where shapes are not known.
         assumed: what is said of the shapes that `values` is for.
+        stages: into which several ranks cut it (`NetBuilder.stage`); 0 where it says none.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Summary:
     states: Memory
     values: Memory | None
     assumed: str
+    stages: int
 
     def __str__(self) -> str:
         cells = [_HEAD, *(_cells(row) for row in _bounded(self.rows))]
@@ -114,7 +116,12 @@ class Summary:
         forward, backward, optimizer = self.operators
         counts = f"{forward:,} forward, {backward:,} backward, {optimizer:,} optimizer"
         totals: list[tuple[str, object]] = [("results", ", ".join(self.results) or "none")]
-        totals += [("operators", counts), ("parameters", self.parameters)]
+        totals.append(("operators", counts))
+        if self.stages:
+            more = self.stages - 1
+            bubble = f"of m minibatches an update, a rank waits {more} / (m + {more}) of the time"
+            totals.append(("stages", f"{self.stages}; {bubble}"))
+        totals.append(("parameters", self.parameters))
         if self.frozen.numbers:
             totals.append(("of them not trained", self.frozen))
         if self.states.numbers:
@@ -177,7 +184,13 @@ def summarize(
         _memory((var.shape, var.dtype) for var in whole.vars if var.kind == STATE),
         None if specs is None else _memory(_results(forward, declared, specs)),
         "; ".join(filter(None, [sizes and f"of {sizes}", unknown])),
+        _stages(whole.ops),
     )
+
+
+def _stages(ops: Iterable[OpNode]) -> int:
+    said = [stage_of_device(op.device) for op in ops]
+    return 1 + max((stage for stage in said if stage is not None), default=-1)
 
 
 def _made_for(op: OpNode) -> str:

@@ -56,6 +56,18 @@ def test_a_summary_counts_operators_and_parameters():
     assert numbers(text, "parameters:") == f"parameters: {PARAMETERS:,} (5.8 KiB)"
 
 
+def test_a_summary_says_into_how_many_stages_a_net_is_cut():
+    assert "stages:" not in str(digits().summary())
+    b = NetBuilder()
+    h = b.input("x", [-1, 4])
+    for stage in range(3):
+        with b.stage(stage):
+            h = b.fc(h, size=4)
+    assert numbers(str(b.summary()), "stages:") == (
+        "stages: 3; of m minibatches an update, a rank waits 2 / (m + 2) of the time"
+    )
+
+
 def test_shapes_and_memory_of_a_batch():
     b = digits(train=False)
     one, many = b.summary(), b.summary(batch=32)
