@@ -10,6 +10,7 @@ from ...framework.ir.registry import OperatorDef
 OF_TRAINING: Final = {
     "opscope.operators.optim": "optimizers are of training",
     "opscope.operators.collective": "exchanges between ranks are of training",
+    "opscope.operators.control.host_copies": "copies between a GPU and its host are of training",
     "opscope.cntk.operators.updates.learners": "optimizers are of training",
 }
 """What is not written although there may be an expression of it."""
@@ -24,7 +25,11 @@ OF_MODULES: Final = {
     "recursive": "trees have no form elsewhere: their shape is data",
     "opscope.operators.loss": "losses and metrics are of training; ask for the outputs before it",
     **dict.fromkeys(
-        ["cntk.crf", "cntk.edit_error", *(f"opscope.cntk.operators.{one}" for one in _CRITERIA)],
+        [
+            "cntk.crf",
+            "cntk.edit_error",
+            *(f"opscope.cntk.operators.losses.{one}" for one in _CRITERIA),
+        ],
         "criteria and evaluations are of training; ask for the outputs before them",
     ),
     "opscope.cntk.operators": "this operation of CNTK has no equal here",

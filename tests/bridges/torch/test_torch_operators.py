@@ -37,6 +37,10 @@ ELSEWHERE = {
     **dict.fromkeys(("recurrent", "simple_rnn", "lstm", "gru"), "test_torch_op_nets.py"),
     "batch_norm_apply": "test_torch_op_nets.py",
     "nnet3.scale_offset": "tests/nnet3: from its expression alone",
+    **{
+        f"nnet3.{one}_gradient": "tests/nnet3: from its expression alone"
+        for one in ("clip", "scale", "truncate")
+    },
 }
 """Operators without an operator test whose cases fit; where they are tested."""
 ROUNDED = {"conv3d": 4e-6, "interpolate": 4e-6}
