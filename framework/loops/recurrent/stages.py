@@ -126,7 +126,16 @@ class RecurrentProgram:
 
     @property
     def parts(self) -> list[Call]:
-        """What a call does, for those who look whether it does the same in each run."""
+        """What a call does, for those who look whether it does the same in each run.
+
+        Raises:
+            AttributeError: it leaves its steps to gradients of another frame, in each run.
+        """
+        steps, frame = self._binding.steps, self._binding.frame
+        if steps is not None:
+            read = (n for op in frame.plan.operators for n in op.inputs.get("steps", ()))
+            if not any(frame.scope.find(name) is steps for name in read):
+                raise AttributeError("parts")
         return self.all_calls()
 
     def begin(self) -> None:
