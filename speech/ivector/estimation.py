@@ -235,6 +235,8 @@ def stepped(
 
 def exactly(matrix: np.ndarray, vector: np.ndarray, start: np.ndarray) -> np.ndarray:
     """A solution by eigenvalues, which small ones are floored of; `start` if that is no better."""
+    if not (np.isfinite(matrix).all() and np.isfinite(vector).all()):
+        return np.full_like(start, np.nan)  # there is none; who reads the features says so
     values, vectors = np.linalg.eigh(matrix)
     floored = np.maximum(values, max(float(values.max()) / _CONDITION, _TINY))
     solution = start + vectors @ ((vectors.T @ (vector - matrix @ start)) / floored)
