@@ -25,13 +25,17 @@ def classifier(dtype: str = "float64", dropout: float = 0.0, norm: bool = False)
         h = b.batch_norm(h, name="norm")
     if dropout:
         h = b.dropout(h, p=dropout)
-    scores = b.fc(h, size=3, name="y")
+    return finish(b, b.fc(h, size=3, name="y"), "momentum", 0.1, clip_norm=1.0)
+
+
+def finish(b: Any, scores: Any, optimizer: str = "adam", rate: float = 0.01, **options: Any) -> Any:
+    """The end of a net: a loss, an accuracy, gradients and updates, which all say no stage."""
     label = b.input("label", [-1], "int64")
     right, _, _ = b.accuracy(scores, label)
     b.scale(right, scale=1.0, name="right")
     b.mean(b.softmax_cross_entropy(scores, label), name="loss")
     b.backward_from("loss")
-    b.add_optimization(0.1, "momentum", clip_norm=1.0)
+    b.add_optimization(rate, optimizer, **options)
     return b
 
 
@@ -40,14 +44,7 @@ def net(optimizer: str = "adam", dtype: str = "float64", rate: float = 0.01, **o
     b = opscope.NetBuilder("digits", dtype)
     h = b.fc(b.input("x", [-1, 6]), size=7, activation="tanh", name="h")
     h = b.mul(h, b.parameter("gain", [], init=1.5))
-    scores = b.fc(h, size=3, name="y")
-    label = b.input("label", [-1], "int64")
-    right, _, _ = b.accuracy(scores, label)
-    b.scale(right, scale=1.0, name="right")
-    b.mean(b.softmax_cross_entropy(scores, label), name="loss")
-    b.backward_from("loss")
-    b.add_optimization(rate, optimizer, **options)
-    return b
+    return finish(b, b.fc(h, size=3, name="y"), optimizer, rate, **options)
 
 
 def tied(dtype: str = "float64") -> Any:

@@ -24,23 +24,12 @@ from opscope.framework.passes.ranks.all_reduce import InsertAllReduce
 from opscope.framework.passes.ranks.stages import CutStages, Stages
 from opscope.framework.runtime.executor import Frame
 from opscope.testing import device_array, device_double
-from training_on_ranks import arrays, check_equal, on_ranks, train
+from training_on_ranks import arrays, check_equal, finish, on_ranks, train
 
 DATA = Minibatches(arrays(45), 5, seed=3)  # 9 minibatches, of which 4 make an update, and 1 is left
 SINGLE = Minibatches(arrays(45, "float32"), 5, seed=3)
 HELD_OUT = Minibatches(arrays(30, seed=9), 20, shuffle=False)
 FOUR = {"epochs": 2, "accumulate": 4}
-
-
-def finish(b, scores, optimizer="adam", rate=0.01, **options):
-    """A loss, an accuracy, gradients and updates, which all say no stage."""
-    label = b.input("label", [-1], "int64")
-    right, _, _ = b.accuracy(scores, label)
-    b.scale(right, scale=1.0, name="right")
-    b.mean(b.softmax_cross_entropy(scores, label), name="loss")
-    b.backward_from("loss")
-    b.add_optimization(rate, optimizer, **options)
-    return b
 
 
 def mlp(stages=2, dtype="float64", **options):

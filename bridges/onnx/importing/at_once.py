@@ -26,7 +26,7 @@ from ....framework.ir.kernel_args import RunState
 from ....framework.ir.operation import Operator
 from ....framework.ir.registry import lookup
 from ....framework.runtime.binding import bind_operator
-from .calls import NotHere, Value
+from .calls import Emits, NotHere, Value
 from .graph import Node
 from .loop_budget import LoopBudget
 
@@ -67,7 +67,7 @@ class RunsAtOnce(Protocol):
     def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]: ...
 
 
-class AtOnce:
+class AtOnce(Emits):
     """Computes operators as they are added; see `Emits`.
 
     Args:
@@ -82,16 +82,6 @@ class AtOnce:
     def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
         """See `Call.evaluate`."""
         return self._engine.evaluate(node, env)
-
-    def following(
-        self,
-        make: Callable[..., np.ndarray],
-        shape: Sequence[Any],
-        dtype: Any,
-        sizes: Sequence[Any],
-    ) -> Value:
-        """See `Call.following`; no size varies here."""
-        raise NotHere
 
     def emit(
         self,

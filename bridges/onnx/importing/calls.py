@@ -249,7 +249,7 @@ class Adds(Protocol):
 
 
 class Emits(Protocol):
-    """What adds operators to a net."""
+    """What adds operators to a net, or computes them at once."""
 
     def emit(
         self,
@@ -260,7 +260,9 @@ class Emits(Protocol):
         into: Mapping[str, Value] | None = None,
     ) -> Any: ...
 
-    def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]: ...
+    def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
+        """See `Call.evaluate`."""
+        raise NotHere
 
     def following(
         self,
@@ -268,7 +270,9 @@ class Emits(Protocol):
         shape: Sequence[Any],
         dtype: Any,
         sizes: Sequence[Any],
-    ) -> Value: ...
+    ) -> Value:
+        """See `Call.following`; sizes vary in nets alone."""
+        raise NotHere
 
 
 class Call(Attributes):

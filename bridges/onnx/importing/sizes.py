@@ -15,6 +15,7 @@ from ....framework.base.sizes.dims import Dim
 from ....framework.ir.registry import lookup
 from .calls import (
     Call,
+    Emits,
     Kind,
     NeedsValue,
     NotHere,
@@ -46,22 +47,8 @@ def of_sizes(node: Node, kind: Kind, inputs: Sequence[Value | None], where: str)
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
-class _OnSizes:
+class _OnSizes(Emits):
     """Computes operators as they are added; see `Emits`."""
-
-    def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
-        """See `Call.evaluate`."""
-        raise NotHere
-
-    def following(
-        self,
-        make: Callable[..., np.ndarray],
-        shape: Sequence[Any],
-        dtype: Any,
-        sizes: Sequence[Any],
-    ) -> Value:
-        """See `Call.following`."""
-        raise NotHere
 
     def emit(
         self,
