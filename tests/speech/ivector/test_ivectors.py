@@ -254,6 +254,14 @@ def test_conjugate_gradients():
 compiled = pytest.mark.skipif(native.load("ivectors") is None, reason="no native library")
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_what_is_not_finite_has_no_finite_solution(wrong: float) -> None:
+    """LAPACK would not end with it."""
+    for square, vector in ((np.diag([1, wrong]), np.ones(2)), (np.eye(2), np.array([1, wrong]))):
+        assert np.isnan(exactly(square, vector, np.zeros(2))).all()
+        assert not np.isfinite(conjugate_gradients(square, vector, np.zeros(2), 15)).all()
+
+
 @compiled
 @pytest.mark.parametrize("dim", [1, 2, 7, 8, 40, 127, 300])
 def test_conjugate_gradients_in_c_have_the_same_bits(dim: int) -> None:
