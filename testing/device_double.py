@@ -52,7 +52,7 @@ from .device_graphs import (
     MemoryPool,
     Stream,
     alloc_pinned_memory,
-    pool,
+    get_current_stream,
     recorded,
     tape,
     using_allocator,
@@ -264,6 +264,9 @@ class _Device:
         current.gpus.pop()
 
 
+_pool = MemoryPool(lambda: current.gpus[-1])
+
+
 class _Module:
     """What stands for the module `cupy`; whatever is not here raises AttributeError."""
 
@@ -272,7 +275,7 @@ class _Module:
     ElementwiseKernel = staticmethod(
         functools.partial(make_kernel, operand, no_race, launches.append)
     )
-    get_default_memory_pool = staticmethod(lambda: pool)
+    get_default_memory_pool = staticmethod(lambda: _pool)
     inf = np.inf
     nan = np.nan
     pi = np.pi
@@ -287,7 +290,7 @@ class _Module:
         MemoryPool=MemoryPool,
         using_allocator=using_allocator,
         alloc_pinned_memory=alloc_pinned_memory,
-        get_current_stream=lambda: Stream(null=True),
+        get_current_stream=get_current_stream,
         runtime=SimpleNamespace(
             getDeviceCount=lambda: 2,
             getDeviceProperties=lambda index: {"name": b"double", "major": 0, "minor": 0},

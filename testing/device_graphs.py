@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ class Tape(threading.local):
     def __init__(self) -> None:
         self.work: list[Work] | None = None
         self.pools: list[Any] = []
+        self.streams: list[Stream] = []
         self.inside = 0  # a function of CuPy calls others
         self._before: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -73,16 +75,18 @@ def keep(array: Any) -> None:
     _arrays[number] = reference, threading.get_ident()
 
 
-def _memories() -> list[np.ndarray]:
-    """The memory of all arrays of this thread's device, each once."""
+def _memories(device: int | None = None) -> list[np.ndarray]:
+    """The memory of all arrays of this thread, or of those on a device, each once."""
     found: dict[int, np.ndarray] = {}
     own = threading.get_ident()
     for reference, thread in list(_arrays.values()):
         array = reference() if thread == own else None
-        memory = None if array is None else array.memory
-        while memory is not None and isinstance(memory.base, np.ndarray):
+        if array is None or device not in (None, array.device):
+            continue
+        memory = array.memory
+        while isinstance(memory.base, np.ndarray):
             memory = memory.base
-        if memory is not None and memory.flags.writeable:
+        if memory.flags.writeable:
             found[id(memory)] = memory
     return list(found.values())
 
@@ -127,6 +131,9 @@ def _into(result: Any, found: Any) -> None:
         result.memory[...] = found.memory
 
 
+_handles = itertools.count(1 << 20)
+
+
 class Stream:
     """`cupy.cuda.Stream`. What is copied on a stream of its own is copied as late as may be: when
     another one waits for it."""
@@ -134,7 +141,7 @@ class Stream:
     ptr = 0
 
     def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
-        self.ptr = 0 if null else 1 << 20
+        self.ptr = 0 if null else next(_handles)
         # Others wait for what the null stream does, unless they are told not to.
         if not (null or non_blocking):
             raise ValueError("a stream that waits for the null stream records nothing")
@@ -155,9 +162,11 @@ class Stream:
         if isinstance(event, Stream):  # else of a communicator, which waits itself
             event.synchronize()
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> None:
+        tape.streams.append(self)
 
-    def __exit__(self, *error: Any) -> None: ...
+    def __exit__(self, *error: Any) -> None:
+        tape.streams.pop()
 
     def begin_capture(self) -> None:
         if not self.ptr:
@@ -168,17 +177,25 @@ class Stream:
         return Graph(tape.end())
 
 
+def get_current_stream() -> Stream:
+    """`cupy.cuda.get_current_stream`."""
+    return tape.streams[-1] if tape.streams else Stream(null=True)
+
+
 class MemoryPool:
-    """`cupy.cuda.MemoryPool`, as far as `using_allocator` takes it, and what arrays have of it."""
+    """`cupy.cuda.MemoryPool`, as far as `using_allocator` takes it, and what arrays have of it: a
+    pool has memory of each GPU, and tells of the current one."""
+
+    def __init__(self, current: Callable[[], int] = int) -> None:
+        self._current = current
 
     def malloc(self, size: int) -> Any:
         raise NotImplementedError("arrays of the double are NumPy's")
 
     def used_bytes(self) -> int:
-        return sum(memory.nbytes for memory in _memories())
+        return sum(memory.nbytes for memory in _memories(self._current()))
 
 
-pool = MemoryPool()
 _pinned: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
 
 

@@ -17,6 +17,7 @@ from itertools import groupby
 from operator import is_
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from ..fusion.cuda.cublas import launched_on, recorded_for
 from ..fusion.team import nothing
 from ..ir.kernel_args import Call
 from .plans.plan import PlanStep
@@ -56,6 +57,7 @@ class Recording:
         self._xp = xp
         self._calls = list(calls)
         self._runs = 0
+        # By ways, and the stream that launches them: products on it work in its memory.
         self._graphs: dict[tuple[Hashable, ...], list[Any]] = {}
         self._pool: Any = None
         self._stream: Any = None
@@ -94,7 +96,8 @@ class Recording:
                 one for call in recorded for one in _single(call) if isinstance(one, Choosing)
             ]
         ways = tuple(call.choose() for call in self._choosing)
-        graphs = self._graphs.get(ways)
+        stream = self._xp.cuda.get_current_stream().ptr
+        graphs = self._graphs.get((*ways, launched_on(stream)))
         if graphs is not None:
             self._launch(graphs, fail)
         elif None in ways or len(self._graphs) == _MOST_WAYS:
@@ -120,18 +123,21 @@ class Recording:
         a pool that stays the graph's, which has had it all once."""
         cuda = self._xp.cuda
         if self._stream is None:
-            # It stays too: products have a workspace for each stream, and another recording on a
-            # stream of the same number would share the one that this graph writes to.
             self._stream, self._pool = cuda.Stream(non_blocking=True), cuda.MemoryPool()
         current, own = cuda.get_current_stream(), self._stream
         own.wait_event(current.record())
         try:
-            with own, cuda.using_allocator(self._pool.malloc):
+            with (
+                own,
+                cuda.using_allocator(self._pool.malloc),
+                recorded_for(own.ptr, current.ptr),
+            ):
                 each()
                 for call, way in zip(self._choosing, ways, strict=True):
                     call.fixed = way
                 try:
-                    self._graphs[ways] = [self._recorded(part) for part in self._parts]
+                    graphs = [self._recorded(part) for part in self._parts]
+                    self._graphs[*ways, launched_on(current.ptr)] = graphs
                 except Exception as error:
                     # Nothing of it was computed, and nothing on the host has changed. CuPy and CUDA
                     # have errors of many types; whichever it is, the frame runs as before.

@@ -11,7 +11,8 @@ from __future__ import annotations
 import ctypes
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import byref, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -115,6 +116,24 @@ def _computes(xp: Any, made: tuple[Any, Any]) -> bool:
 
 _workspaces: dict[tuple[int, int], Any] = {}
 """By GPU and stream: products on one stream follow each other."""
+_launched_on: dict[int, int] = {}
+"""Streams that record now, each with the one that launches what it records."""
+
+
+def launched_on(stream: int) -> int:
+    """The stream that launches what is given to a stream: itself, unless it records."""
+    return _launched_on.get(stream, stream)
+
+
+@contextmanager
+def recorded_for(recording: int, launching: int) -> Iterator[None]:
+    """Products on a stream that records work in the memory of the one that launches them later:
+    each graph would keep some of its own."""
+    _launched_on[recording] = launched_on(launching)
+    try:
+        yield
+    finally:
+        del _launched_on[recording]
 
 
 def product(
@@ -273,7 +292,7 @@ class _Product:
     def _workspace(self, stream: int) -> tuple[Any, Any]:
         if not self._found.workspace:
             return None, c_size_t(0)
-        key = self._device, stream
+        key = self._device, launched_on(stream)
         space = _workspaces.get(key)
         if space is None:
             space = _workspaces[key] = self._xp.empty(WORKSPACE, np.uint8)

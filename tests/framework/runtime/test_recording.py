@@ -14,6 +14,7 @@ from opscope import NetBuilder, OpContext, Scope, options
 from opscope.bridges.profile.profiling import profile
 from opscope.framework.base.backend import on_device
 from opscope.framework.base.errors import RunError
+from opscope.framework.fusion.cuda.cublas import WORKSPACE
 from opscope.framework.runtime.executor import Frame
 from opscope.framework.runtime.recording import obstacle
 from opscope.testing.device_double import DOUBLE, by_default, launches, xp
@@ -49,6 +50,18 @@ def test_a_step_is_one_launch_with_the_same_losses(name, monkeypatch):
         with options(graphs=False):
             step()
         assert len(seen[-1]) > 10
+
+
+def test_graphs_take_no_memory_for_products_of_their_own(monkeypatch):
+    with by_default(), on_device(DOUBLE):
+        step = STEPS["mlp"]()
+        seen = run_counting(monkeypatch)
+        used = []
+        for _ in range(4):
+            step()
+            used.append(xp.get_default_memory_pool().used_bytes())
+    assert seen[2] != ["graph"] and seen[3] == ["graph"]
+    assert used[3] - used[1] < WORKSPACE / 8
 
 
 @pytest.mark.parametrize("name", ["tdnn", "tdnn-f", "lstmp", "lf-mmi"])

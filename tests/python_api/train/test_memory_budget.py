@@ -13,6 +13,7 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope
+from opscope.framework.base.backend import on_device
 from opscope.framework.base.context import Hook
 from opscope.framework.base.errors import OpscopeError, RanksError, RunError
 from opscope.framework.ir.desc import PARAMETER, STATE
@@ -136,7 +137,7 @@ def test_the_same_bits_within_the_budget(name: str) -> None:
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_device_holds_no_more(name: str) -> None:
     made = MAKERS[name]()
-    with device_double.by_default() as xp:
+    with device_double.by_default() as xp, on_device(device_double.DOUBLE):
         want = fit(made)
         budget = least(made)
         pool = xp.get_default_memory_pool()
@@ -178,7 +179,7 @@ def test_a_step_takes_one_array_and_then_nothing() -> None:
             arrays.append(pool.used_bytes() - self.before)
 
     b, x = mlp()
-    with device_double.by_default() as xp:
+    with device_double.by_default() as xp, on_device(device_double.DOUBLE):
         pool = xp.get_default_memory_pool()
         fit((b, x[: 2 * ROWS]), epochs=3, hooks=[Arrays()])
     assert arrays[2:] == [0] * (len(arrays) - 2) and len(arrays) == 6
