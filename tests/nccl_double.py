@@ -28,10 +28,6 @@ class Event:
 class OwnStream(Stream):
     """A stream whose work is done when it is given."""
 
-    def __init__(self, null=False, non_blocking=False):
-        super().__init__(null, non_blocking)
-        self.ptr = 7
-
     def record(self):
         return Event()
 
@@ -73,31 +69,31 @@ class Ranks:
         return np.frombuffer(memory, dtype)
 
     def allReduce(self, send, receive, count, kind, op, stream):  # noqa: N802
-        assert (op, stream) == (0, 7)
+        assert op == 0 < stream
         array = self.at(send, count, kind).copy()
         self.inner.all_reduce(array)
         self.at(receive, count, kind)[...] = array
 
     def allGather(self, send, receive, count, kind, stream):  # noqa: N802
-        assert stream == 7
+        assert stream
         out = self.at(receive, count * self.inner.size, kind)
         self.inner.all_gather(self.at(send, count, kind), out.reshape(-1, count))
 
     def reduceScatter(self, send, receive, count, kind, op, stream):  # noqa: N802
-        assert (op, stream) == (0, 7)
+        assert op == 0 < stream
         whole = self.at(send, count * self.inner.size, kind).reshape(-1, count)
         self.inner.reduce_scatter(whole, self.at(receive, count, kind))
 
     def broadcast(self, send, receive, count, kind, root, stream):
-        assert stream == 7 and send == receive
+        assert stream and send == receive
         self.inner.broadcast(self.at(send, count, kind), root)
 
     def send(self, send, count, kind, peer, stream):
-        assert stream == 7 and peer == 1 - self.rank
+        assert stream and peer == 1 - self.rank
         self.inner.send(self.at(send, count, kind), peer)
 
     def recv(self, receive, count, kind, peer, stream):
-        assert stream == 7 and peer == 1 - self.rank
+        assert stream and peer == 1 - self.rank
         self.inner.receive(self.at(receive, count, kind), peer)
 
     def abort(self):
