@@ -184,7 +184,7 @@ def get_current_stream() -> Stream:
 
 class MemoryPool:
     """`cupy.cuda.MemoryPool`, as far as `using_allocator` takes it, and what arrays have of it: a
-    pool has memory of each GPU, and tells of the current one."""
+    pool has memory of each GPU, and knows how much of the current one is used."""
 
     def __init__(self, current: Callable[[], int] = int) -> None:
         self._current = current
