@@ -43,6 +43,20 @@ def test_sides_are_measured_in_turn(tmp_path):
     assert "| apart, 1 | together, 1 |" in table.read_text()
 
 
+def test_programs_are_rows_of_their_cpu_time(tmp_path):
+    file, table = tmp_path / "r.json", tmp_path / "r.md"
+    short = ["--only", "start", "--rounds", "1", "--threads", "1", "--where", "apart"]
+    done = run(*short, "--json", str(file), "--markdown", str(table))
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(file.read_text())["rows"]
+    assert row["peer"] == "limit" and row["peer_ms"] == 250 and row["target"] == 1
+    assert 0 < row["cpu_ms"]["opscope"] <= row["ours_ms"]
+    assert row["ratio"] == pytest.approx(250 / row["ours_ms"])
+    assert row["first_s"][0] > 0
+    assert "limit 250.000 ms" in re.sub(" +", " ", done.stdout)
+    assert "start of nnet3-info" in table.read_text()
+
+
 def test_less_of_a_machine(tmp_path):
     pytest.importorskip("torch")
     file, table = tmp_path / "r.json", tmp_path / "r.md"
