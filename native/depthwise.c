@@ -1,5 +1,5 @@
 /* Depthwise convolutions: each output has one channel of its own, and channels lie side by side:
-   operators/direct/depthwise.py.
+   operators/direct/convolutions.py.
 
    A row of windows is computed four at a time, vector of channels after vector: what neighboring
    windows share is read once, and memory in its order (a row for a vector at a time took 2.6 times as

@@ -1,7 +1,7 @@
 """Nets of every kind, for the tests that nets on disk keep their bytes and their numbers.
 
 The locations of NetBuilder's operators are lines of this file, so it is read under a fixed name:
-see `framework/test_golden_nets.py`, which also says how to write the stored files anew.
+see `tests/framework/test_golden_nets.py`, which also says how to write the stored files anew.
 """
 
 from __future__ import annotations

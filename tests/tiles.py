@@ -1,4 +1,4 @@
-"""Tiles of AMX for tests: those of the processor, else those of native/tiles_in_c.h."""
+"""Tiles of AMX for tests: those of the processor, else those of tests/native/tiles_in_c.h."""
 
 from __future__ import annotations
 

@@ -41,6 +41,19 @@ def c_texts(path: Path) -> list[str]:
     return [text for text in texts if _C.search(text)]
 
 
+def test_files_that_comments_name_are_there() -> None:
+    named = re.compile(rf"\b(?:{'|'.join(FLOORS)}|native|tests)/[\w/]+\.(?:py|c|h|cu)\b")
+    sources = [*(ROOT / "native").rglob("*.[ch]"), *(ROOT / "native").rglob("*.cu")]
+    pages = [ROOT / "docs" / "architecture.md", ROOT / "tests" / "tiles.py"]
+    found = [
+        (path.name, name)
+        for path in [*sources, *pages]
+        for name in named.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 60
+    assert [(path, name) for path, name in found if not (ROOT / name).is_file()] == []
+
+
 def test_no_module_but_generators_has_c_in_strings() -> None:
     modules = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
     assert len(modules) > 1000

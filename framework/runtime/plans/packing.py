@@ -17,7 +17,7 @@ import numpy as np
 
 _ALIGN = 256
 """Bytes: what kernels on a GPU expect, and a multiple of the host's cache line."""
-_SHIFT = 576
+_SHIFT = 2 * _ALIGN
 """Bytes after a large variable, see memory.py: neighbors begin at other places of a page."""
 _LARGE = 1 << 15
 
@@ -52,4 +52,4 @@ def in_a_row(sizes: Sequence[int]) -> list[int]:
 
 
 def _room(size: int) -> int:
-    return -(-size // _ALIGN) * _ALIGN + (_SHIFT - _SHIFT % _ALIGN if size >= _LARGE else 0)
+    return -(-size // _ALIGN) * _ALIGN + (_SHIFT if size >= _LARGE else 0)

@@ -85,6 +85,10 @@ class TestTruncateGradient(Passing):
             want = grad * np.array([[1], [1], [min(1, 2 / last)]])
             np.testing.assert_allclose(got, want, rtol=1e-6)
 
+    def test_zero_stops(self):
+        got = self.gradient(np.ones((3, 2)), **self.attrs | {"clipping_threshold": 0.0})
+        np.testing.assert_array_equal(got, 0)
+
     def test_nan_stays(self):
         grad = np.array([[0.6, 0.8], [np.nan, 0.1], [0.6, 0.8]])
         got = self.gradient(grad, **self.attrs)
