@@ -160,10 +160,14 @@ class RawKernel:
 RawKernel.__module__ = "cupy"
 
 
+class NoCompilerError(DeviceError):
+    """The machine has nothing that compiles a kernel for the stand-in."""
+
+
 def _compiled(source: str) -> libraries.Library:
     compiler = libraries.find_compiler(settings.switch("OPSCOPE_CC"))
     if compiler is None:
-        raise DeviceError("the stand-in of CuPy wants a C compiler for a kernel in CUDA")
+        raise NoCompilerError("the stand-in of CuPy wants a C compiler for a kernel in CUDA")
 
     def build(target: Path) -> None:
         libraries.run(compiler, [*_FLAGS, "-x", "c", "-", "-o", str(target), "-lm"], source)

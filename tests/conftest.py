@@ -20,6 +20,7 @@ import pytest
 from conformance_report import families_of, lines_of, unused_references
 from draws import unseeded
 from opscope.native import units
+from opscope.testing.device_raw import NoCompilerError
 from quick_sample import sample
 from reference_folders import CNTK, DATA, KALDI
 
@@ -81,6 +82,14 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     unseeded.begin(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    try:
+        return (yield)
+    except NoCompilerError as error:
+        pytest.skip(str(error))
 
 
 @pytest.hookimpl(wrapper=True)
