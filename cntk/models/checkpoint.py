@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.base.files.atomic import PathLike, atomic_file
+from ...framework.base.files.atomic import PathLike
 from ...framework.base.untrusted.opener import read_file
 from ...framework.base.untrusted.values import INT64
 from .stream import BinaryReader, BinaryWriter
@@ -179,6 +179,11 @@ def format_checkpoint(checkpoint: Checkpoint) -> bytes:
     return _written(checkpoint).bytes()
 
 
+def checkpoint_parts(checkpoint: Checkpoint) -> list[bytes | memoryview]:
+    """The bytes of a checkpoint file in pieces, which large states share their memory with."""
+    return _written(checkpoint).parts
+
+
 def _written(checkpoint: Checkpoint) -> BinaryWriter:
     writer = BinaryWriter()
     writer.marker("BVersion")
@@ -215,14 +220,3 @@ def _written(checkpoint: Checkpoint) -> BinaryWriter:
             _write_states(writer, states)
         writer.marker("ERanks")
     return writer
-
-
-def write_checkpoint(checkpoint: Checkpoint, path: PathLike) -> None:
-    """Write a checkpoint file.
-
-    Raises:
-        SaveError: it cannot be written.
-    """
-    writer = _written(checkpoint)
-    with atomic_file(path) as file:
-        file.writelines(writer.parts)

@@ -233,9 +233,19 @@ def write_model(network: Network, path: PathLike, version: int = CURRENT_VERSION
         SaveError: the file cannot be written.
         VariableError: a parameter has no value yet.
     """
-    writer = _written(network, version)
+    parts = model_parts(network, version)
     with atomic_file(path) as file:
-        file.writelines(writer.parts)
+        file.writelines(parts)
+
+
+def model_parts(network: Network, version: int = CURRENT_VERSION) -> list[bytes | memoryview]:
+    """The bytes of a model file in pieces, which large parameters share their memory with.
+
+    Raises:
+        VariableError: a parameter has no value yet.
+        FormatError: this version cannot be written.
+    """
+    return _written(network, version).parts
 
 
 def format_model(network: Network, version: int = CURRENT_VERSION) -> bytes:

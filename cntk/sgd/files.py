@@ -7,15 +7,24 @@ the model after the last. Source: CNTK's `SGDLib/SGD.cpp`.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...framework.base.cpu.executors import executor
 from ...framework.base.errors import SaveError
-from ...framework.base.files.atomic import check_same, make_folder_of, mark_of
+from ...framework.base.files.atomic import (
+    Writer,
+    begin_together,
+    check_same,
+    make_folder_of,
+    mark_of,
+)
 from ...framework.base.untrusted.opener import file_path
-from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from ..models.v1 import read_model, write_model
+from ..models.checkpoint import Checkpoint, checkpoint_parts, read_checkpoint
+from ..models.v1 import model_parts, read_model
 from ..network.network import Network
 from ..run.runtime import CntkNet
 from .schedules import set_attribute
@@ -24,6 +33,9 @@ from .schedules import set_attribute
 @dataclass(frozen=True)
 class ModelFiles:
     """The files of a training.
+
+    What is written has other names until it is on the disk, which a thread waits for while the
+    training goes on. What writes or reads next waits for it, and raises its errors.
 
     Attributes:
         path: of the final model.
@@ -39,6 +51,7 @@ class ModelFiles:
     epochs: int
     writes: bool = True
     marks: dict[Path, tuple[int, int, int, int] | None] = field(default_factory=dict)
+    _coming: list[Future[None]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         if not self.path.name:  # then there is no name for the models of epochs
@@ -78,12 +91,69 @@ class ModelFiles:
         Raises:
             SaveError: it cannot be written, or another program has done so meanwhile.
         """
+        self._save(net, path, [])
+
+    def save_epoch(self, net: CntkNet, checkpoint: Checkpoint, done: int) -> None:
+        """Write the model and the checkpoint after `done` epochs.
+
+        Raises:
+            SaveError: see `save`; then neither has changed.
+        """
+        # The checkpoint first: the training goes on from a model that is there.
+        before = [_target(self.checkpoint(done), checkpoint_parts(checkpoint))]
+        self._save(net, self.model(done), before)
+
+    def _save(self, net: CntkNet, path: Path, before: list[tuple[Path, Writer]]) -> None:
         net.store()
         if self.writes:
+            self.wait()
             make_folder_of(path)
             check_same(path, self.marks.get(path))
-            write_model(net.network, path)
-            self.marks[path] = mark_of(path)
+            self._write([*before, _target(path, model_parts(net.network))], path)
+
+    def write_state(self, checkpoint: Checkpoint, done: int) -> None:
+        """Write the checkpoint after `done` epochs.
+
+        Raises:
+            SaveError: it cannot be written.
+        """
+        if self.writes:
+            self.wait()
+            self._write([_target(self.checkpoint(done), checkpoint_parts(checkpoint))])
+
+    def _write(self, targets: list[tuple[Path, Writer]], marked: Path | None = None) -> None:
+        finish = begin_together(targets)
+
+        def last() -> None:
+            finish()
+            if marked is not None:
+                self.marks[marked] = mark_of(marked)
+
+        self._behind(last)
+
+    def _behind(self, call: Callable[[], None]) -> None:
+        """Do it in a thread, after what is to be done before it, unless that fails."""
+        before = self._coming[-1:]
+
+        def after() -> None:
+            for one in before:
+                one.result()
+            call()
+
+        thread = executor(1, "opscope-models")
+        self._coming.append(thread.submit(after))
+        thread.shutdown(wait=False)
+
+    def wait(self) -> None:
+        """Wait until all that was written is on the disk under its name.
+
+        Raises:
+            SaveError: it could not be written, or an old file not removed.
+        """
+        coming = self._coming.copy()
+        self._coming.clear()
+        for one in coming:
+            one.result()
 
     def load(self, net: CntkNet, done: int) -> None:
         """Take the parameters of the model after `done` epochs.
@@ -91,28 +161,36 @@ class ModelFiles:
         Raises:
             FormatError: it cannot be read. VariableError, ShapeError: it is another network.
         """
+        self.wait()
         take_values(net, read_model(self.model(done)))
-
-    def write_state(self, checkpoint: Checkpoint, done: int) -> None:
-        if self.writes:
-            write_checkpoint(checkpoint, self.checkpoint(done))
 
     def read_state(self, done: int) -> Checkpoint | None:
         """The checkpoint after `done` epochs, or None where there is none."""
+        self.wait()
         path = self.checkpoint(done)
         return read_checkpoint(path) if os.path.exists(path) else None
 
     def remove(self, *paths: Path) -> None:
-        """Remove files, where they are there.
+        """Remove files, where they are there, once what was written before is on the disk.
 
         Raises:
-            SaveError: one cannot be removed.
+            SaveError: one cannot be removed; `wait` raises it.
         """
-        for path in paths if self.writes else ():
-            try:
-                Path(file_path(path)).unlink(missing_ok=True)
-            except OSError as error:
-                raise SaveError(f"cannot remove {path}: {error.strerror or error}") from error
+        if self.writes:
+            checked = [Path(file_path(path)) for path in paths]
+            self._behind(lambda: _remove(checked))
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise SaveError(f"cannot remove {path}: {error.strerror or error}") from error
+
+
+def _target(path: Path, parts: list[bytes | memoryview]) -> tuple[Path, Writer]:
+    return path, lambda file: file.writelines(parts)
 
 
 def models_of_epochs(path: Path) -> dict[int, Path]:

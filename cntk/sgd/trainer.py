@@ -182,6 +182,12 @@ class Trainer:
             FormatError: a checkpoint does not fit, or the data are wrong.
             SaveError: a model or checkpoint cannot be written.
         """
+        try:
+            self._train()
+        finally:
+            self.files.wait()
+
+    def _train(self) -> None:
         options, files = self.options, self.files
         self._announce()
         size = options.minibatch_size[0]
@@ -223,6 +229,7 @@ class Trainer:
     def _wait(self) -> None:
         """Wait for the other ranks: the main one may still be writing a model."""
         if self.ranks is not None:
+            self.files.wait()
             self.ranks.barrier()
 
     def _announce(self) -> None:
@@ -448,10 +455,9 @@ class Trainer:
             files.write_state(state, done)
             return done - 1
         state.control = control.saved(adjust, done)
-        files.write_state(state, done)
         if self.options.trace_level > 0:
             self.say(f"SGD: Saving checkpoint model '{files.model(done)}'\n")
-        files.save(self.net, files.model(done))
+        files.save_epoch(self.net, state, done)
         if not self.options.keep_checkpoints:
             self._remove_old(epoch)
         return epoch

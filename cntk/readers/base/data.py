@@ -77,9 +77,12 @@ class Samples:
         size = samples * dim * self.values.dtype.itemsize
         check_limit("run", size, f"{samples} samples of {dim} numbers, given as indices")
         out = np.zeros((samples, dim), self.values.dtype)
-        sample = repeated(np.arange(samples), np.diff(self.first))
+        counts = np.diff(self.first)
         assert self.indices is not None
-        np.add.at(out, (sample, self.indices), self.values)
+        if (counts == 1).all():  # then none occurs twice
+            out[np.arange(samples), self.indices] = self.values
+        else:
+            np.add.at(out, (repeated(np.arange(samples), counts), self.indices), self.values)
         return out
 
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 
 from ....framework.base.errors import FormatError, nearest
 from ....framework.base.files.atomic import PathLike
+from ....framework.base.python.gc_disabled import gc_disabled
 from ....framework.base.sequence import repeated
 from ....framework.base.untrusted.limits import check_limit
 from ....framework.base.untrusted.opener import open_text
@@ -92,6 +94,7 @@ def read_targets(path: PathLike, states: Sequence[str]) -> np.ndarray:
     return np.array(rows, np.float32)
 
 
+@gc_disabled()
 def read_mlf(
     path: PathLike,
     states: Mapping[str, int] | None = None,
@@ -194,7 +197,10 @@ class _Block:
 
     def column(self, at: int) -> list[str]:
         """One of the words of each label; "" where there is none."""
-        return [words[at] if len(words) > at else "" for words in self.rows]
+        try:
+            return list(map(itemgetter(at), self.rows))
+        except IndexError:
+            return [words[at] if len(words) > at else "" for words in self.rows]
 
     def _error(self, row: int, text: str) -> FormatError:
         return FormatError(f"{self.path}:{self.lines[row]}: {text}")
@@ -262,8 +268,9 @@ class _Block:
 def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
     """The labels of the utterances that are wanted, some thousands at a time."""
     block = _Block(path)
+    lines, rows = block.lines, block.rows
     title = ""
-    named = 0
+    named = size = 0
     name = ""
     taken = False
     try:
@@ -272,9 +279,13 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                 raise FormatError(f"{path}:1: {HEADER!r} was expected")
             for number, line in enumerate(file, 2):
                 words = line.split(None, 5)
-                if not words:
+                if taken and len(words) > 1:  # almost all lines
+                    lines.append(number)
+                    rows.append(words)
+                    size += len(line)
+                elif not words:
                     continue
-                if not title:
+                elif not title:
                     title = line.strip()
                     named = number
                     if title == HEADER:
@@ -288,14 +299,18 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                     if taken:
                         block.names.append(name)
                         block.titles.append(named)
-                        block.first.append(len(block.lines))
-                    if len(block.lines) >= _BLOCK:
+                        block.first.append(len(lines))
+                        block.size += size
+                    taken = False
+                    size = 0
+                    if len(lines) >= _BLOCK:
                         yield block
                         block = _Block(path)
+                        lines, rows = block.lines, block.rows
                 elif taken:
-                    block.lines.append(number)
-                    block.rows.append(words)
-                    block.size += len(line)
+                    lines.append(number)
+                    rows.append(words)
+                    size += len(line)
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror}") from error
     if title:

@@ -156,10 +156,20 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
     Raises:
         SaveError: see `atomic_file`.
     """
+    begin_together(targets)()
+
+
+def begin_together(targets: Sequence[tuple[PathLike, Writer]]) -> Callable[[], None]:
+    """As `write_together`, up to where a disk is waited for: the files have other names still.
+
+    What is returned flushes them and renames them. It must be called once, in any thread, and
+    raises what `write_together` raises.
+
+    Raises:
+        SaveError: see `atomic_file`.
+    """
     waiting: list[tuple[str, BinaryIO, str]] = []
-    backups: list[tuple[str, str | None]] = []
     with contextlib.ExitStack() as stack:
-        # Everything that can fail for want of room is done before the first rename.
         for target, write in targets:
             path = _real(target)
             with _naming(path):
@@ -172,19 +182,30 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
                 stack.enter_context(file)
                 waiting.append((temporary, file, path))
                 write(file)
-                _flush(file)
-        try:
-            for temporary, file, path in waiting:
+                file.flush()
+        held = stack.pop_all()
+
+    def finish() -> None:
+        backups: list[tuple[str, str | None]] = []
+        with held:
+            # Everything that can fail for want of room is done before the first rename.
+            for _, file, path in waiting:
                 with _naming(path):
-                    # Recorded before the rename, so that a rename that fails is undone with the
-                    # others.
-                    backups.append((path, _keep_beside(path, stack)))
-                    _take_place(file, temporary, path)
-        except SaveError:
-            _restore(backups)
-            raise
-        for path in {os.path.dirname(path): path for _, _, path in waiting}.values():
-            _flush_folder(path)
+                    _flush(file)
+            try:
+                for temporary, file, path in waiting:
+                    with _naming(path):
+                        # Recorded before the rename, so that a rename that fails is undone with
+                        # the others.
+                        backups.append((path, _keep_beside(path, held)))
+                        _take_place(file, temporary, path)
+            except SaveError:
+                _restore(backups)
+                raise
+            for path in {os.path.dirname(path): path for _, _, path in waiting}.values():
+                _flush_folder(path)
+
+    return finish
 
 
 def write_pair(

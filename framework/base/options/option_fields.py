@@ -7,6 +7,7 @@ Command lines are made of such classes: programs in the manner of Kaldi's by
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from dataclasses import dataclass
 from typing import Any
@@ -42,10 +43,11 @@ class OptionField:
     doc: str
 
 
-def option_fields(kind: type) -> list[OptionField]:
+@functools.cache  # reading the types takes a millisecond
+def option_fields(kind: type) -> tuple[OptionField, ...]:
     """The options among the fields of a dataclass, in their order."""
     types = typing.get_type_hints(kind)
-    return [
+    return tuple(
         OptionField(
             each.name,
             each.metadata["name"] or each.name.replace("_", "-"),
@@ -55,4 +57,4 @@ def option_fields(kind: type) -> list[OptionField]:
         )
         for each in dataclasses.fields(kind)
         if "doc" in each.metadata
-    ]
+    )

@@ -4,6 +4,7 @@ import errno
 import math
 import os
 import re
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -209,28 +210,58 @@ class TestRuns:
         class Crash(BaseException):
             pass
 
-        from opscope.cntk.sgd import files
+        from opscope.framework.base.files import atomic
 
         written = []
+        take_place = atomic._take_place
 
-        def counting(write):
-            def either(*given):
-                if len(written) == crash:
-                    raise Crash
-                written.append(write)
-                write(*given)
-
-            return either
+        def counting(*given):
+            if len(written) == crash:
+                raise Crash
+            written.append(given)
+            take_place(*given)
 
         with monkeypatch.context() as patch:
-            for name in ("write_model", "write_checkpoint"):
-                patch.setattr(files, name, counting(getattr(files, name)))
+            patch.setattr(atomic, "_take_place", counting)
             with pytest.raises(Crash):
                 train(sgd)
         log = train(sgd, makeMode="true")
         done = max(crash - 1, 0) // 2  # the first write is the initial model
         assert len(averages(log)) == 3 - done
         assert Path("m.dnn").read_bytes() == whole
+
+    def test_a_disk_is_waited_for_while_the_training_goes_on(self, train, monkeypatch):
+        from opscope.framework.base.files import atomic
+
+        epochs = []
+        flushed = threading.Event()
+        flush = atomic._flush
+
+        def slow(file):
+            assert flushed.wait(20), "the first epoch has not ended while the disk was waited for"
+            flush(file)
+
+        def say(line):
+            if line.startswith("Finished Epoch[ 1"):
+                epochs.append(Path("m.dnn.0").exists())
+                flushed.set()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic, "_flush", slow)
+            train(BASIC, say=say)
+        assert epochs == [False] and Path("m.dnn.0").exists() and Path("m.dnn").exists()
+
+    def test_a_model_that_cannot_be_flushed_is_told(self, train, monkeypatch):
+        from opscope.framework.base.files import atomic
+
+        def full(file):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic, "_flush", full)
+            with pytest.raises(SaveError, match=r"m\.dnn.*No space left"):
+                train(BASIC)
+        assert not list(Path().glob("m.dnn*")) and not list(Path().glob(".m.dnn*"))
 
     def test_parts_of_files_do_not_stay(self, train):
         left = [Path(f".m.dnn{n}.0123456789ab.tmp") for n in ("", ".2", ".2.ckp")]
@@ -241,15 +272,15 @@ class TestRuns:
         assert not any(path.exists() for path in left) and other.exists()
 
     def test_a_full_disk_leaves_the_last_epoch(self, train, monkeypatch):
-        from opscope.cntk.models import checkpoint
+        from opscope.cntk.sgd import files
 
-        def full(path):
-            raise SaveError(f"{path}: cannot be written: No space left on device")
+        def full(targets):
+            raise SaveError(f"{targets[0][0]}: cannot be written: No space left on device")
 
         train(f"{BASIC} ; keepCheckPointFiles = true")
         os.unlink("m.dnn")
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "atomic_file", full)
+            patch.setattr(files, "begin_together", full)
             with pytest.raises(SaveError, match=r"m\.dnn\.ckp.*No space"):
                 train(BASIC, makeMode="true")
         assert len(averages(train(BASIC, makeMode="true"))) == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from opscope.cntk.models.checkpoint import Checkpoint, write_checkpoint
+from opscope.cntk.models.checkpoint import Checkpoint, format_checkpoint
 from opscope.cntk.models.v1 import format_model, read_model, write_model
 from opscope.cntk.network.dialect import to_desc
 from opscope.cntk.network.initialize import initialize
@@ -55,7 +55,8 @@ def test_net_in_the_dialect(tmp_path):
 
 def test_checkpoint(tmp_path):
     path = tmp_path / "a.ckp"
-    write_checkpoint(Checkpoint(1000, 0.5, 1.25, 32, [np.zeros((2, 3))], [7.0]), path)
+    state = Checkpoint(1000, 0.5, 1.25, 32, [np.zeros((2, 3))], [7.0])
+    path.write_bytes(format_checkpoint(state))
     code, text = run("show", path)
     assert code == 0 and "smoothed gradient 0: 2 x 3, count 7" in text
     assert run("verify", path)[1] == f"{path}: CNTK checkpoint with 1 gradients, no error\n"
