@@ -35,7 +35,7 @@ class ModelFiles:
     """The files of a training.
 
     What is written has other names until it is on the disk, which a thread waits for while the
-    training goes on. What writes or reads next waits for it, and raises its errors.
+    training continues. What writes or reads next waits for it, and raises its errors.
 
     Attributes:
         path: of the final model.
@@ -99,7 +99,7 @@ class ModelFiles:
         Raises:
             SaveError: see `save`; then neither has changed.
         """
-        # The checkpoint first: the training goes on from a model that is there.
+        # The checkpoint first: a training resumes from a model that is there.
         before = [_target(self.checkpoint(done), checkpoint_parts(checkpoint))]
         self._save(net, self.model(done), before)
 
