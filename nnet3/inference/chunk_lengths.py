@@ -11,7 +11,7 @@ from functools import lru_cache
 KALDIS_CHUNK = 50
 """Output frames of a chunk in Kaldi's programs, where no option says another number."""
 
-_STEPS = (*range(1, 17), 18, 20, 22, 24, 28, 32)  # lengths of chunks, in shortest ones
+_LONGEST = 32  # chunk, in shortest ones
 _START = 30  # what a further chunk costs by itself, in input frames
 
 
@@ -25,10 +25,10 @@ def chunk_lengths(total: int, shortest: int, factor: int, context: int) -> tuple
         factor: input frames for one output frame.
         context: input frames that each chunk needs besides.
     """
-    lengths = [step * shortest for step in _STEPS]
+    lengths = tuple(step * shortest for step in range(1, _LONGEST + 1))
     most = lengths[-1]
     whole = max(0, total // most - 1)
-    return (most,) * whole + _best(total - whole * most, tuple(lengths), factor, context)[1]
+    return (most,) * whole + _best(total - whole * most, lengths, factor, context)[1]
 
 
 @lru_cache(maxsize=4096)
@@ -37,6 +37,10 @@ def _best(
 ) -> tuple[int, tuple[int, ...]]:
     """The least cost in input frames, and the lengths that have it."""
     choices: list[tuple[int, tuple[int, ...]]] = []
+    alone = next((length for length in lengths if length >= total), None)
+    if alone is not None and (alone - total) * factor < context + _START:
+        # Several chunks cost more, even where their lengths fit exactly.
+        return alone * factor + context + _START, (alone,)
     for length in lengths:
         cost = length * factor + context + _START
         if length >= total:
