@@ -11,13 +11,13 @@ static void one_panel(const struct pack *a, word panel, T *to) {
     for (word j = 0; j < k; j++)
 #pragma GCC unroll 4
       for (word i = 0; i < cols; i += LANES)
-        *(vec_t *)(to + j * COLS + i) = alpha * *(const row_t *)(x + j * down + i);
+        *(vec_t *)(to + j * cols + i) = alpha * *(const row_t *)(x + j * down + i);
   } else if (cols % LANES == 0 && down == 1 && alpha == 1) {
     word j = 0;
     for (; j + LANES <= k; j += LANES)
-      for (word i = 0; i < cols; i += LANES) turn(x + i * right + j, right, to + j * COLS + i, COLS);
+      for (word i = 0; i < cols; i += LANES) turn(x + i * right + j, right, to + j * cols + i, cols);
     for (; j < k; j++)
-      for (word i = 0; i < cols; i++) to[j * COLS + i] = x[i * right + j];
+      for (word i = 0; i < cols; i++) to[j * cols + i] = x[i * right + j];
   } else {
     const struct pack one = {
         .k = k, .n = cols, .b = x, .down = down, .right = right, .panels = to, .alpha = a->alpha};
