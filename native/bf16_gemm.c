@@ -108,15 +108,19 @@ static word granted(void) { return 1; }
 static void configure(word rows) {}
 static void release(void) {}
 
-/* some rows and 32 columns; a row of a tile is a vector, beside the pairs of a row of a */
+/* some rows and 32 columns; a row of a tile is a vector, beside the pairs of a row of a. What the sums
+   begin with is asked for first and added last, as in packed_gemm.h. */
 INLINE void rows_of(const int high, word inner, const char *a, const char *p, float *c, word ldc,
                     const float *from, word step) {
   __m512 s[HIGH][2];
 #pragma GCC unroll 8
-  for (int i = 0; i < high; i++) {
-    s[i][0] = from ? _mm512_loadu_ps(from + i * step) : _mm512_setzero_ps();
-    s[i][1] = from ? _mm512_loadu_ps(from + i * step + 16) : _mm512_setzero_ps();
-  }
+  for (int i = 0; i < high; i++)
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; v++) {
+      s[i][v] = _mm512_setzero_ps();
+      __builtin_prefetch(c + i * ldc + v * 16, 1);
+      if (from && from != c) __builtin_prefetch(from + i * step + v * 16);
+    }
   for (; inner > 0; inner -= 32, a += CHUNK, p += CHUNK)
     for (int pair = 0; pair < least(inner, 16); pair++) {
       const __m512bh left = (__m512bh)_mm512_load_si512(p + pair * 64);
@@ -131,10 +135,12 @@ INLINE void rows_of(const int high, word inner, const char *a, const char *p, fl
       }
     }
 #pragma GCC unroll 8
-  for (int i = 0; i < high; i++) {
-    _mm512_storeu_ps(c + i * ldc, s[i][0]);
-    _mm512_storeu_ps(c + i * ldc + 16, s[i][1]);
-  }
+  for (int i = 0; i < high; i++)
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; v++) {
+      if (from) s[i][v] += _mm512_loadu_ps(from + i * step + v * 16);
+      _mm512_storeu_ps(c + i * ldc + v * 16, s[i][v]);
+    }
 }
 
 #define ROWS_OF(high)                                                                     \
@@ -232,10 +238,11 @@ static inline __attribute__((always_inline)) void terms_of(__m512 a, __m512 b, _
 
 /* The terms of a tile: 16 vectors `step` apart, and 16 more `apart` from these. Of the first
    ones `count` are there, `more` of the others; `lanes` of the elements of a vector are there, and
-   `further` of those of the others. Whether a number cannot be split. */
+   `further` of those of the others. Those that lie `ahead` are asked for: vectors of many rows are more
+   streams than processors follow. Whether a number cannot be split. */
 static inline __attribute__((always_inline)) int parts_of(
     const int full, const int turned, const float *x, word step, word apart, word count, word more,
-    word lanes, word further, float alpha, char *to) {
+    word lanes, word further, float alpha, char *to, word ahead) {
   const __mmask16 first = (1u << (lanes < 0 ? 0 : least(lanes, 16))) - 1;
   const __mmask16 second = (1u << (further < 0 ? 0 : least(further, 16))) - 1;
   const __m512 factor = _mm512_set1_ps(alpha);
@@ -245,6 +252,8 @@ static inline __attribute__((always_inline)) int parts_of(
   for (int i = 0; i < 16; i++, x += step) {
     __m512 a, b;
     if (full) {
+      __asm__("" : "+r"(x));  /* else all 16 addresses wait in registers of vectors */
+      __builtin_prefetch(x + ahead, 0, 2), __builtin_prefetch(x + apart + ahead, 0, 2);
       a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + apart);
     } else {
       a = _mm512_maskz_loadu_ps(i < count ? first : 0, x);
@@ -270,12 +279,12 @@ static inline __attribute__((always_inline)) int parts_of(
 }
 
 static int split(const float *x, word step, word apart, word count, word more, word lanes,
-                 word further, float alpha, int turned, char *to) {
+                 word further, float alpha, int turned, char *to, word ahead) {
   if (count < 16 || more < 16 || lanes < 16 || further < 16)
-    return turned ? parts_of(0, 1, x, step, apart, count, more, lanes, further, alpha, to)
-                  : parts_of(0, 0, x, step, apart, count, more, lanes, further, alpha, to);
-  return turned ? parts_of(1, 1, x, step, apart, 16, 16, 16, 16, alpha, to)
-                : parts_of(1, 0, x, step, apart, 16, 16, 16, 16, alpha, to);
+    return turned ? parts_of(0, 1, x, step, apart, count, more, lanes, further, alpha, to, 0)
+                  : parts_of(0, 0, x, step, apart, count, more, lanes, further, alpha, to, 0);
+  return turned ? parts_of(1, 1, x, step, apart, 16, 16, 16, 16, alpha, to, ahead)
+                : parts_of(1, 0, x, step, apart, 16, 16, 16, 16, alpha, to, ahead);
 }
 
 /* the tiles of rows r0 to r1 of the first factor over chunks c0 to c1; whether one is unusual */
@@ -289,8 +298,9 @@ static int split_rows(word r0, word r1, word c0, word c1, word k, const float *a
     const float *x = a + i * lda + c * 32 * next;
     const word rows = r1 - i, left = k - c * 32, above = (i - r0) / 32 * (c1 - c0);
     char *own = to + (above + c - c0) * CHUNK + ((i - r0) / 16 & 1) * TILE;
-    unusual |= next == 1 ? split(x, lda, 16, rows, rows, left, left - 16, 1, 0, own)
-                         : split(x, next, 16 * next, left, left - 16, rows, rows, 1, 1, own);
+    unusual |= next == 1 ? split(x, lda, 16, rows, rows, left, left - 16, 1, 0, own, 16 * lda)
+                         : split(x, next, 16 * next, left, left - 16, rows, rows, 1, 1, own,
+                                 32 * next);
   }
   return unusual;
 }
@@ -312,8 +322,10 @@ EXPORT(pack_tiles)(const struct pack_tiles *b, word t, word threads) {
       const float *x = from + c * 32 * down + col * right;
       char *to = b->panels + (j * chunks + c) * CHUNK + half * TILE;
       unusual[j] |= right == 1
-                        ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to)
-                        : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to);
+                        ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to,
+                                32 * down)
+                        : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to,
+                                32 * right);
     }
   }
 }
