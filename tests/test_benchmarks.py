@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).resolve().parent.parent / "benchmarks" / "run.py"
+# Sides are warmed as shortly as they are measured: no number of theirs is looked at.
+SHORT = ("--only", "small", "--no-compile", "--rounds", "2", "--seconds", "0.01", "--warm", "0.01")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -30,9 +32,8 @@ def test_a_wrong_name_names_those_there_are():
 def test_sides_are_measured_in_turn(tmp_path):
     pytest.importorskip("torch")
     file, table = tmp_path / "r.json", tmp_path / "r.md"
-    short = ["--only", "small", "--no-compile", "--rounds", "2", "--seconds", "0.01"]
     where = ["--threads", "1", "--where", "apart,together"]
-    done = run(*short, *where, "--json", str(file), "--markdown", str(table))
+    done = run(*SHORT, *where, "--json", str(file), "--markdown", str(table))
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["rows"]
     assert [row["where"] for row in rows] == ["apart", "together"]
@@ -60,9 +61,8 @@ def test_programs_are_rows_of_their_cpu_time(tmp_path):
 def test_less_of_a_machine(tmp_path):
     pytest.importorskip("torch")
     file, table = tmp_path / "r.json", tmp_path / "r.md"
-    short = ["--only", "small", "--no-compile", "--rounds", "2", "--seconds", "0.01"]
     where = ["--threads", "1", "--where", "apart", "--without", "all,avx512+mkl+compiler"]
-    done = run(*short, *where, "--json", str(file), "--markdown", str(table))
+    done = run(*SHORT, *where, "--json", str(file), "--markdown", str(table))
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["rows"]
     assert [row["without"] for row in rows] == ["", "avx512+mkl+compiler"]

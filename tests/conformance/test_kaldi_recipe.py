@@ -22,10 +22,10 @@ from opscope.scale.recipe.nnet3_options import RecipeOptions
 
 SPEECH = FOLDER.parent / "speech"
 NETWORKS = {  # Kaldi's accuracy, chunk length, left context besides the network's, epochs
-    "tdnn": (0.881, 8, 0, 4),
+    "tdnn": (0.881, 8, 0, 3),
     "tdnnf": (0.791, 8, 0, 2),
-    "lstmp": (0.854, 8, 20, 4),
-    "cnn": (0.846, 8, 0, 4),
+    "lstmp": (0.854, 8, 20, 3),
+    "cnn": (0.846, 8, 0, 3),
     "stats": (0.911, 40, 0, 4),
 }
 
