@@ -130,7 +130,8 @@ def install(arguments: argparse.Namespace) -> None:
     environment.create()
     with compiling():
         environment.install_torch()  # first: the libraries of the zoo take the one that is there
-    environment.prepare("test", "speed", "onnx", "docs", "zoo")
+    extras = () if arguments.without_extras else ("test", "speed", "onnx", "docs", "zoo")
+    environment.prepare(*extras)
 
 
 def demo(arguments: argparse.Namespace) -> None:
@@ -420,6 +421,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
             command.__name__, help=summary, description=summary, allow_abbrev=False
         )
         sub.set_defaults(command=command, passes_on=passes_on)
+        if command is install:
+            sub.add_argument(
+                "--without-extras", action="store_true", help="the package and PyTorch alone"
+            )
         if command is test:
             sub.add_argument(
                 "--torch",

@@ -94,10 +94,11 @@ class Environment:
         if before is not None and before.issuperset(extras):
             return
         wanted = sorted({*extras, *(before or ())})
-        say(f"installing opscope[{','.join(wanted)}]")
+        chosen = f"[{','.join(wanted)}]" if wanted else ""
+        say(f"installing opscope{chosen}")
         self.stamp.unlink(missing_ok=True)  # an install that is broken off leaves no stamp
         what = ["-e", str(ROOT)] if before is None else ["opscope"]
-        what[-1] += f"[{','.join(wanted)}]"
+        what[-1] += chosen
         self.pip("install", *what, what="installing opscope")
         self.stamp.write_text(json.dumps({"key": key, "extras": wanted}), encoding="utf-8")
 

@@ -1,6 +1,7 @@
 """build.py and the packaging: what decides an install, the command line, what is in the wheel."""
 
 import ast
+import contextlib
 import importlib.util
 import os
 import platform
@@ -125,6 +126,17 @@ def test_prepare_installs_again_after_a_change(tree, pip_calls, monkeypatch):
     monkeypatch.setattr(environments, "generated_exist", lambda: False)
     environment.prepare("test")
     assert len(pip_calls) == 3
+
+
+def test_install_without_extras_builds_the_package_that_the_next_one_adds_them_to(
+    tree, pip_calls, monkeypatch
+):
+    monkeypatch.setattr(build, "VENV", tree / ".venv")
+    monkeypatch.setattr(build, "compiling", contextlib.nullcontext)
+    monkeypatch.setattr(build.Environment, "install_torch", lambda self: None)
+    assert build.main(["install", "--without-extras"]) == build.main(["install"]) == 0
+    extras = "opscope[docs,onnx,speed,test,zoo]"
+    assert pip_calls == [("install", "-e", str(tree)), ("install", extras)]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"key": 1}', "\x00"])
