@@ -86,7 +86,7 @@ class ModelFiles:
         return -1
 
     def save(self, net: CntkNet, path: Path) -> None:
-        """Write the model.
+        """Write the model, which is there under its name when `wait` returns.
 
         Raises:
             SaveError: it cannot be written, or another program has done so meanwhile.
