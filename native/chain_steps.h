@@ -3,9 +3,10 @@
    the compiler makes tail calls. So a value that the next step reads is in no memory.
 
    The name of a step ends with what its operands are: "a", the registers; "m", an array in memory;
-   "n", a number; "b", the second block of registers. They are those of the slots x, y, z and w of a step, in this order. */
+   "n", a number; "b", the second block. They are those of the slots x, y, z and w of a step, in this
+   order. Loads bound most steps, two in a cycle: so a step has the address of each operand itself. */
 
-#define STEP(name) static void NAME(name)(const ChainStep *s, frame *f, word j, ARGUMENTS)
+#define STEP(name) static void NAME(name)(const step *s, frame *f, word j, ARGUMENTS)
 #define NEXT ((RUN *)s[1].SIZE)(s + 1, f, j, PASSED)
 /* Of a call at one of several ends of a function, which clang makes no jump for WebAssembly else. */
 #undef TAIL
@@ -16,13 +17,13 @@
 #endif
 /* Arrays are addressed from where they begin, so that j is the index of all of them: where a step
    found each address by a product, it took as long for that as for its vectors. */
-#define AT(type, slot) ((type *)f->at[s->slot] + j)
+#define AT(type, slot) ((type *)s->slot.at + j)
 
 /* what a step reads before its vectors, and of each of them */
 #define READ_a(slot)
 #define READ_m(slot) const row_t *const slot = (const row_t *)AT(const T, slot);
 #define READ_b(slot)
-#define READ_n(slot) const vec_t slot = splat(f->numbers[s->number_##slot]);
+#define READ_n(slot) const vec_t slot = splat(s->slot.number);
 #define OF_a(i, slot) a##i
 #define OF_m(i, slot) slot[i]
 #define OF_n(i, slot) slot
@@ -42,40 +43,47 @@ STEP(store_m) {
   NEXT;
 }
 #define FROM_b(i, g) a##i = b##i;
-#define HOLD(i, g) b##i = OF_##g(i, x); IN_ORDER(b##i);
+#define HOLD(i, g) { vec_t held = OF_##g(i, x); IN_ORDER(held); b##i = held; }
 #define SPILL(i, g) to[i] = b##i;
-BESIDE(
-  STEP(load_b) { EACH(FROM_b, ) NEXT; }
-  STEP(hold_a) { EACH(HOLD, a) NEXT; }
+STEP(load_b) { EACH(FROM_b, ) NEXT; }
+STEP(hold_a) { EACH(HOLD, a) NEXT; }
+#define KEEP(i, g) d##i = a##i; IN_ORDER(d##i);
+#define STORE_KEPT(i, g) to[i] = d##i;
+IN_REGISTERS(
   STEP(hold_m) { READ_m(x) EACH(HOLD, m) NEXT; }
-  STEP(hold_n) { READ_n(x) EACH(HOLD, n) NEXT; }
-  STEP(spill_m) {
+  STEP(keep_a) { EACH(KEEP, ) NEXT; }
+  STEP(kept_m) {
     row_t *to = (row_t *)AT(T, x);
-    EACH(SPILL, )
+    EACH(STORE_KEPT, )
     NEXT;
   }
 )
+STEP(spill_m) {
+  row_t *to = (row_t *)AT(T, x);
+  EACH(SPILL, )
+  NEXT;
+}
 #define NOTHING(i, g) , a
 static void NAME(begin)(frame *f, word j) {
   const vec_t a = {0};
-  place_buffers(f, j);
+  f->last = f->last_of_row;
+  if (f->room) place_buffers(f, j, COUNT * LANES);
   ((RUN *)f->steps->SIZE)(f->steps, f, j EACH(NOTHING, ));
 }
-/* The last block of a row, which may begin within the one before; the next row, or back to run_rows.
-   It is no part of a step: registers that the calls of this need were saved for every block. */
-static __attribute__((noinline)) void NAME(last_block)(frame *f, word j) {
+/* The blocks that buffers have room for next; the last block of a row, which may begin within the
+   one before; the next row, or back to run_rows. It is no part of a step: registers that the calls of
+   this need were saved for every block. */
+static __attribute__((noinline)) void NAME(turn)(frame *f, word j) {
+  if (j <= f->last_of_row)
+    TAIL return NAME(begin)(f, j);
   if (j < f->end)
-    TAIL return NAME(begin)(f, f->last);
+    TAIL return NAME(begin)(f, f->last_of_row);
   if (next_row(f))
     TAIL return NAME(begin)(f, 0);
 }
-#define NEXT_BLOCK                                                               \
-  j += COUNT * LANES;                                                            \
-  if (j > f->last) return NAME(last_block)(f, j);                                \
-  for (char **at = f->first_buffer; at < f->end_of_buffers; at++) {              \
-    *at -= COUNT * BYTES;                                                        \
-    __asm__ volatile("");  /* they are few: code for many would save registers */ \
-  }                                                                              \
+#define NEXT_BLOCK                         \
+  j += COUNT * LANES;                      \
+  if (j > f->last) return NAME(turn)(f, j); \
   TAIL return ((RUN *)f->steps->SIZE)(f->steps, f, j, PASSED);
 STEP(end) { NEXT_BLOCK }
 STEP(store_end) {
@@ -166,6 +174,8 @@ HALVES(bfloat16)
 #undef FROM_b
 #undef HOLD
 #undef SPILL
+#undef KEEP
+#undef STORE_KEPT
 #undef OF_a
 #undef OF_m
 #undef OF_n

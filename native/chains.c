@@ -163,6 +163,20 @@ INLINE vec_t op_less(vec_t a, vec_t b) { return at_most(b, a); }
 CHOICE_BY(lt, <, _CMP_LT_OQ) CHOICE_BY(gt, >, _CMP_GT_OQ) CHOICE_BY(le, <=, _CMP_LE_OQ)
 CHOICE_BY(ge, >=, _CMP_GE_OQ) CHOICE_BY(eq, ==, _CMP_EQ_OQ) CHOICE_BY(ne, !=, _CMP_NEQ_UQ)
 #undef CHOICE_BY
+/* As leaky relus choose, and their gradients: what is scaled is one of both. */
+#define SCALED_BY(name)                                                                     \
+  INLINE vec_t by_##name##_scaled(vec_t a, vec_t b, vec_t then, vec_t scale) {              \
+    return by_##name(a, b, then, then * scale);                                             \
+  }
+SCALED_BY(lt) SCALED_BY(gt) SCALED_BY(le) SCALED_BY(ge)
+#undef SCALED_BY
+/* As Huber's loss chooses, and what shrinks values. */
+#define SHRUNK_BY(name)                                                                     \
+  INLINE vec_t by_##name##_shrunk(vec_t a, vec_t b, vec_t then, vec_t less) {               \
+    return by_##name(op_fabs(a), b, then, op_fabs(a) - less);                               \
+  }
+SHRUNK_BY(lt) SHRUNK_BY(le)
+#undef SHRUNK_BY
 /* What is done with a product of two others; both operations round. */
 INLINE vec_t op_add_product(vec_t a, vec_t b, vec_t c) { return a + b * c; }
 INLINE vec_t op_sub_product(vec_t a, vec_t b, vec_t c) { return a - b * c; }
@@ -176,27 +190,27 @@ INLINE vec_t op_mul_sub_from(vec_t a, vec_t b, vec_t c) { return c - a * b; }
 INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, b); }
 
 /* Which operands each of them has: see chain_steps.h. */
-#define KINDS1(D, name) D(name, a) D(name, m) BESIDE(D(name, b))
-#define OF_HELD(D, name) D(name, a, m) D(name, a, n) BESIDE(D(name, a, b))
+#define KINDS1(D, name) D(name, a) D(name, m) D(name, b)
+#define OF_HELD(D, name) D(name, a, m) D(name, a, n) D(name, a, b)
 #define KINDS2(D, name)                                                                        \
   OF_HELD(D, name) D(name, a, a) D(name, m, m) D(name, m, n)                                   \
-  BESIDE(D(name, b, b) D(name, b, m) D(name, b, n))
-#define ORDERED(D, name) KINDS2(D, name) D(name, n, m) BESIDE(D(name, m, b) D(name, n, b))
+  D(name, b, b) D(name, b, m) D(name, b, n)
+#define ORDERED(D, name) KINDS2(D, name) D(name, n, m) D(name, m, b) D(name, n, b)
 #define PRODUCTS(D, name, k) D(name, k, m, m) D(name, k, m, n) \
-  BESIDE(D(name, k, b, b) D(name, k, b, m) D(name, k, b, n))
+  D(name, k, b, b) D(name, k, b, m) D(name, k, b, n)
 #define KINDS3(D, name) \
-  PRODUCTS(D, name, a) PRODUCTS(D, name, m) PRODUCTS(D, name, n) BESIDE(PRODUCTS(D, name, b))
+  PRODUCTS(D, name, a) PRODUCTS(D, name, m) PRODUCTS(D, name, n) PRODUCTS(D, name, b)
 #define KINDS_OF_PRODUCT(D, name)                                                              \
   D(name, a, m, m) D(name, a, m, n) D(name, a, n, m) D(name, a, n, n)                          \
-  BESIDE(D(name, a, b, b) D(name, a, b, m) D(name, a, b, n) D(name, a, m, b) D(name, a, n, b))
+  D(name, a, b, b) D(name, a, b, m) D(name, a, b, n) D(name, a, m, b) D(name, a, n, b)
 #define BRANCHES(D, name, k, l)                                                                \
   D(name, k, l, a, m) D(name, k, l, a, n) D(name, k, l, m, a) D(name, k, l, n, a)              \
   D(name, k, l, m, m) D(name, k, l, m, n) D(name, k, l, n, m) D(name, k, l, n, n)              \
-  BESIDE(D(name, k, l, a, b) D(name, k, l, m, b) D(name, k, l, n, b) D(name, k, l, b, a)       \
-         D(name, k, l, b, m) D(name, k, l, b, n))
+  D(name, k, l, a, b) D(name, k, l, m, b) D(name, k, l, n, b) D(name, k, l, b, a)       \
+         D(name, k, l, b, m) D(name, k, l, b, n)
 #define KINDS4(D, name)                                                                        \
   BRANCHES(D, name, a, m) BRANCHES(D, name, a, n) BRANCHES(D, name, m, m)                      \
-  BRANCHES(D, name, m, n) BESIDE(BRANCHES(D, name, b, m) BRANCHES(D, name, b, n))
+  BRANCHES(D, name, m, n) BRANCHES(D, name, b, m) BRANCHES(D, name, b, n)
 #define UNARY_STEPS(D)                                                                         \
   KINDS1(D, neg) KINDS1(D, fabs) KINDS1(D, sqrt) KINDS1(D, not) KINDS1(D, as_number)           \
   KINDS1(D, as_truth) KINDS1(D, isnan) KINDS1(D, isinf) KINDS1(D, isfinite) KINDS1(D, signbit)
@@ -211,9 +225,17 @@ INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, 
   KINDS_OF_PRODUCT(D, mul_sub) KINDS_OF_PRODUCT(D, mul_sub_from) D(choose, a, m, m)            \
   D(choose, a, m, n) D(choose, a, n, m) D(choose, a, n, n) D(choose, m, a, m)                  \
   D(choose, m, a, n) D(choose, m, m, a) D(choose, m, n, a)                                     \
-  BESIDE(D(choose, a, b, m) D(choose, a, b, n) D(choose, a, m, b) D(choose, a, n, b))
-#define CHOICE_STEPS(D) \
-  KINDS4(D, lt) KINDS4(D, gt) KINDS4(D, le) KINDS4(D, ge) KINDS4(D, eq) KINDS4(D, ne)
+  D(choose, a, b, m) D(choose, a, b, n) D(choose, a, m, b) D(choose, a, n, b)
+#define SCALED(D, name)                                                                        \
+  D(name, a, n, a, n) D(name, a, n, m, n) D(name, a, n, b, n) D(name, m, n, a, n)              \
+  D(name, m, n, m, n) D(name, m, n, b, n) D(name, b, n, a, n) D(name, b, n, m, n)              \
+  D(name, b, n, b, n)
+#define SHRUNK(D, name) \
+  D(name, a, n, m, n) D(name, a, n, n, n) D(name, m, n, a, n) D(name, b, n, a, n)
+#define CHOICE_STEPS(D)                                                                        \
+  KINDS4(D, lt) KINDS4(D, gt) KINDS4(D, le) KINDS4(D, ge) KINDS4(D, eq) KINDS4(D, ne)          \
+  SCALED(D, lt_scaled) SCALED(D, gt_scaled) SCALED(D, le_scaled) SCALED(D, ge_scaled)          \
+  SHRUNK(D, lt_shrunk) SHRUNK(D, le_shrunk)
 
 /* -- programs ------------------------------------------------------------------------------------ */
 
@@ -227,28 +249,58 @@ INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, 
 #endif
 
 enum { WIDE = 8 };  /* vectors of a block: as many as the calling convention has in registers */
-/* A second block stays in registers where there are enough of them. Functions that are called may
-   change these, and a caller expects nothing of them. */
+/* A second block stays in registers where there are enough of them, and a third one that is only stored. Functions that are called may
+   change these, and a caller expects nothing of them. Elsewhere it is a part of the frame, whose
+   address steps need not load. */
 #if defined(__AVX512F__) && !defined(__clang__)
-#define BESIDE(...) __VA_ARGS__
+#define IN_REGISTERS(...) __VA_ARGS__
 register vec_t b0 __asm__("xmm16"), b1 __asm__("xmm17"), b2 __asm__("xmm18"), b3 __asm__("xmm19"),
-    b4 __asm__("xmm20"), b5 __asm__("xmm21"), b6 __asm__("xmm22"), b7 __asm__("xmm23");
+    b4 __asm__("xmm20"), b5 __asm__("xmm21"), b6 __asm__("xmm22"), b7 __asm__("xmm23"),
+    d0 __asm__("xmm24"), d1 __asm__("xmm25"), d2 __asm__("xmm26"), d3 __asm__("xmm27"),
+    d4 __asm__("xmm28"), d5 __asm__("xmm29"), d6 __asm__("xmm30"), d7 __asm__("xmm31");
 #else
-#define BESIDE(...)
+#define IN_REGISTERS(...)
+#define b0 f->beside[0]
+#define b1 f->beside[1]
+#define b2 f->beside[2]
+#define b3 f->beside[3]
+#define b4 f->beside[4]
+#define b5 f->beside[5]
+#define b6 f->beside[6]
+#define b7 f->beside[7]
 #endif
-/* What the steps of a part work on: where operands and buffers are in a row, single numbers, and
-   the block that functions are called with. */
+/* A step as it runs: its functions for each number of vectors, the function that it calls, and for
+   each operand where element 0 of a row would be, or the number. */
+typedef union operand {
+  char *at;
+  T number;
+} operand;
+typedef struct step {
+  word wide, four, two, one, called;  /* as ChainStep begins */
+  operand x, y, z, w;
+} step;
+/* an operand of a step that changes from row to row, or from block to block */
+typedef struct seat {
+  operand *to;
+  word of;      /* place in `at` */
+  word by;      /* bytes to the next row */
+  char *number; /* of a column in the row at hand, or 0 */
+} seat;
+/* What the steps of a part work on: the block that functions are called with, and what rows and
+   buffers change. */
 typedef struct frame {
-  T *numbers;
-  vec_t *passed;
-  const ChainStep *steps;
-  word last, end;     /* where the last block of a row begins, and whence on none does */
-  word rows;          /* that are left, this one included */
-  const word *moves;  /* of each operand, bytes to the next row */
+  word last;               /* where the last block begins that follows without a turn */
+  word last_of_row, end;   /* where the last block of a row begins, and whence on none does */
+  word rows;               /* that are left, this one included */
+  word room;               /* elements of a buffer, 0 where there are none */
   const struct chain_program *program;
-  vec_t *buffers;
-  char **first_buffer, **end_of_buffers;  /* in `at` */
-  char *at[];  /* operands, then buffers: where element 0 of a row would be */
+  T *buffers;
+  char **at;               /* of each operand, the first row */
+  const word *moves;       /* and bytes to the next one */
+  seat *moving, *end_of_moving;  /* arrays of many rows */
+  seat *other, *end_of_other;    /* other arrays, columns and buffers */
+  vec_t passed[WIDE], beside[WIDE];
+  step steps[];
 } frame;
 
 static double number_at(const char *at, word dtype) {
@@ -262,26 +314,36 @@ static double number_at(const char *at, word dtype) {
   }
 }
 
-/* the numbers of columns in the row at hand */
-static void read_columns(frame *f) {
-  const struct chain_program *p = f->program;
-  for (word k = 0; k < p->column_count; k++) {
-    const word c = p->columns[k];
-    f->numbers[p->register_count + k] = number_at(f->at[c], p->operands[c].dtype);
-  }
+static T number_of(const frame *f, const seat *k) {
+  return number_at(k->number, f->program->operands[k->of].dtype);
 }
 
-/* buffers hold the block from element j on, and no others */
-static void place_buffers(frame *f, word j) {
-  for (word i = 0; f->first_buffer + i < f->end_of_buffers; i++)
-    f->first_buffer[i] = (char *)(f->buffers + i * WIDE) - j * sizeof(T);
+/* lets steps know where operands are, and the numbers of columns in the first row */
+static void take_seats(frame *f) {
+  for (seat *k = f->moving; k < f->end_of_moving; k++)
+    k->to->at = f->at[k->of], k->by = f->moves[k->of];
+  for (seat *k = f->other; k < f->end_of_other; k++)
+    if (k->number)
+      k->number = f->at[k->of], k->by = f->moves[k->of], k->to->number = number_of(f, k);
+    else if (k->of < f->program->operand_count)
+      k->to->at = f->at[k->of];
+}
+
+/* buffers hold the blocks from element j on that they have room for, and no others */
+static void place_buffers(frame *f, word j, word block) {
+  const word own = f->program->operand_count;
+  for (seat *k = f->other; k < f->end_of_other; k++)
+    if (k->of >= own) k->to->at = (char *)(f->buffers + (k->of - own) * f->room - j);
+  f->last = least(f->last_of_row, j + f->room - block);
 }
 
 /* whether there is another row, which is then at hand */
 static int next_row(frame *f) {
   if (!--f->rows) return 0;
-  for (word k = 0; k < f->program->operand_count; k++) f->at[k] += f->moves[k];
-  read_columns(f);
+  for (seat *k = f->moving; k < f->end_of_moving; k++) k->to->at += k->by;
+  if (f->program->column_count)
+    for (seat *k = f->other; k < f->end_of_other; k++)
+      if (k->number) k->number += k->by, k->to->number = number_of(f, k);
   return 1;
 }
 
@@ -292,7 +354,7 @@ static int next_row(frame *f) {
 #define NAME(name) name##_wide
 #define SIZE wide
 #define COUNT WIDE
-typedef void wide_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
+typedef void wide_run(const step *s, frame *f, word j, ARGUMENTS);
 #define RUN wide_run
 #include "chain_steps.h"
 
@@ -302,7 +364,7 @@ typedef void wide_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
 #define NAME(name) name##_four
 #define SIZE four
 #define COUNT 4
-typedef void four_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
+typedef void four_run(const step *s, frame *f, word j, ARGUMENTS);
 #define RUN four_run
 #include "chain_steps.h"
 
@@ -312,7 +374,7 @@ typedef void four_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
 #define NAME(name) name##_two
 #define SIZE two
 #define COUNT 2
-typedef void two_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
+typedef void two_run(const step *s, frame *f, word j, ARGUMENTS);
 #define RUN two_run
 #include "chain_steps.h"
 
@@ -322,26 +384,30 @@ typedef void two_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
 #define NAME(name) name##_one
 #define SIZE one
 #define COUNT 1
-typedef void one_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
+typedef void one_run(const step *s, frame *f, word j, ARGUMENTS);
 #define RUN one_run
 #include "chain_steps.h"
 
-#define OTHER_STEPS(D)                                                                       \
-  D(end) D(store_end) D(load_m) D(load_n) BESIDE(D(load_b) D(hold_a) D(hold_m) D(hold_n) D(spill_m)) \
-  D(store_m) D(call_a) D(call_am) D(call_amm) D(load_float16)     \
-  D(load_bfloat16) D(store_float16) D(store_bfloat16)
+#define OTHER_STEPS(D)                                                                        \
+  D(end, "") D(store_end, "m") D(load_m, "m") D(load_n, "n") D(load_b, "b") D(hold_a, "a")    \
+  IN_REGISTERS(D(hold_m, "m") D(keep_a, "a") D(kept_m, "m")) D(spill_m, "m") D(store_m, "m") D(call_a, "a") D(call_am, "am") \
+  D(call_amm, "amm") D(load_float16, "m") D(load_bfloat16, "m") D(store_float16, "m")         \
+  D(store_bfloat16, "m")
 #define ALL_STEPS(D0, D1, D2, D3, D4) \
   OTHER_STEPS(D0) UNARY_STEPS(D1) BINARY_STEPS(D2) TERNARY_STEPS(D3) CHOICE_STEPS(D4)
-#define ALL(name) {name##_wide, name##_four, name##_two, name##_one},
-#define ALL1(name, k) ALL(name##_##k)
-#define ALL2(name, k, l) ALL(name##_##k##l)
-#define ALL3(name, k, l, m) ALL(name##_##k##l##m)
-#define ALL4(name, k, l, m, n) ALL(choose_##name##_##k##l##m##n)
+#define ALL(name, kinds) {{(word)name##_wide, (word)name##_four, (word)name##_two, (word)name##_one}, kinds},
+#define ALL1(name, k) ALL(name##_##k, #k)
+#define ALL2(name, k, l) ALL(name##_##k##l, #k #l)
+#define ALL3(name, k, l, m) ALL(name##_##k##l##m, #k #l #m)
+#define ALL4(name, k, l, m, n) ALL(choose_##name##_##k##l##m##n, #k #l #m #n)
 #define TEXT1(name, k) TEXT(name##_##k)
 #define TEXT2(name, k, l) TEXT(name##_##k##l)
 #define TEXT3(name, k, l, m) TEXT(name##_##k##l##m)
 #define TEXT4(name, k, l, m, n) TEXT(choose_##name##_##k##l##m##n)
-static void *const operations[][4] = {ALL_STEPS(ALL, ALL1, ALL2, ALL3, ALL4)};
+static const struct operation {
+  word runs[4];
+  char kinds[5];  /* of its operands */
+} operations[] = {ALL_STEPS(ALL, ALL1, ALL2, ALL3, ALL4)};
 VISIBLE const char EXPORTED(chain_steps)[] = ALL_STEPS(TEXT, TEXT1, TEXT2, TEXT3, TEXT4);
 LENGTH(operations, operations)
 
@@ -358,9 +424,8 @@ EXPORT(chain_prepare)(struct chain_program *p) {
     p->head[i].address = (word)functions_of_numbers[p->head[i].function];
   for (word i = 0; i < p->step_count; i++) {
     ChainStep *s = p->steps + i;
-    void *const *of_sizes = operations[s->operation];
-    s->wide = (word)of_sizes[0], s->four = (word)of_sizes[1];
-    s->two = (word)of_sizes[2], s->one = (word)of_sizes[3];
+    const word *runs = operations[s->operation].runs;
+    s->wide = runs[0], s->four = runs[1], s->two = runs[2], s->one = runs[3];
     s->called = (word)functions[s->function];
   }
 }
@@ -377,24 +442,25 @@ static void run_rows(frame *f, char *stage, word n, int apart) {
   const struct chain_program *p = f->program;
   const ChainOperand *o = p->operands;
   char *row[p->operand_count], *places[p->operand_count];
-  read_columns(f);
   for (int size = 0; size < SIZES; size++) {
     const word block = sizes[size].count * LANES, even = n % block == 0;
     /* The last block may compute some elements once more, where it reads what it has read before.
        A row of an odd number of vectors is better off with blocks of several sizes. */
     if (apart ? n < block : !even || (size && n > FEW * block)) continue;
-    f->last = n - block, f->end = n;
+    f->last_of_row = n - block, f->end = n;
+    take_seats(f);
     sizes[size].begin(f, 0);
     return;
   }
   const word rows = f->rows;
   for (word i = 0; i < rows; i++) {
+    take_seats(f);
     word done = 0;
     for (int size = 0; size < SIZES; size++) {
       const word block = sizes[size].count * LANES, end = n - (n - done) % block;
       if (end == done) continue;
       f->rows = 1;
-      f->last = end - block, f->end = end;
+      f->last_of_row = end - block, f->end = end;
       sizes[size].begin(f, done);
       done = end;
     }
@@ -410,14 +476,14 @@ static void run_rows(frame *f, char *stage, word n, int apart) {
         f->at[k] = to;
       }
       f->rows = 1;
-      f->last = f->end = 0;
+      f->last_of_row = f->end = 0;
+      take_seats(f);
       begin_one(f, 0);
       for (word k = 0; k < p->operand_count; k++)
         if (o[k].written) memcpy(places[k], f->at[k], (n - done) * o[k].size);
       memcpy(f->at, row, sizeof row);
     }
-    f->rows = rows - i;
-    next_row(f);
+    for (word k = 0; k < p->operand_count; k++) f->at[k] += f->moves[k];
   }
 }
 
@@ -430,7 +496,7 @@ static int lies_apart(const struct chain_program *p, const struct chain_place *p
   return 1;
 }
 
-enum { REPEATED = 8192 };  /* bytes of rows that are repeated, which stay in the first cache */
+enum { REPEATED = 16384 };  /* bytes of rows that are repeated, which stay in the first cache */
 
 /* How many rows may be one: those of all arrays follow one another, or are one row that is read
    again and again. A few columns would else be a part of a block, and a part of a vector the more. */
@@ -459,21 +525,31 @@ static void repeat(char *to, const char *row, word bytes, word count) {
     memcpy(to + done * bytes, to, least(done, count - done) * bytes);
 }
 
+enum { FOR_BUFFERS = 8192 };  /* bytes of all buffers, which stay in the first cache */
 enum { A_CALL = 8000, A_ROW = 1000, A_STEP = 100 };  /* in the units of work, 40 of which are a ns */
+
+/* elements of a buffer: of a few blocks, after which it is placed anew */
+static word room_of(const struct chain_program *p) {
+  if (!p->buffers) return 0;
+  const word blocks = least(8, FOR_BUFFERS / (p->buffers * WIDE * BYTES));
+  return (blocks ? blocks : 1) * WIDE * LANES;
+}
 
 static void interpret(struct chain_program *p, const struct chain_place *places, word r0, word r1,
                       word c0, word c1) {
   const ChainOperand *o = p->operands;
   const word own = p->operand_count, known = p->register_count;
+  const word room = room_of(p);
   double registers[p->literal_count + own + p->head_count + 1];
-  T numbers[known + p->column_count + 1];
-  _Alignas(frame) char memory[sizeof(frame) + (own + p->buffers) * sizeof(char *)];
-  vec_t passed[WIDE], buffers[p->buffers * WIDE + 1];
+  T numbers[known + 1];
+  _Alignas(frame) char memory[sizeof(frame) + p->step_count * sizeof(step)];
+  _Alignas(vec_t) T buffers[p->buffers * room + 1];
   vec_t stage[own];
   word moves[own];
+  char *at[own];
+  seat seats[4 * p->step_count], *moving = seats, *other = seats + 4 * p->step_count;
   frame *f = (frame *)memory;
-  char **first = f->at + own;
-  *f = (frame){numbers, passed, p->steps, 0, 0, r1 - r0, moves, p, buffers, first, first + p->buffers};
+  f->room = room, f->program = p, f->buffers = buffers, f->at = at, f->moves = moves;
   word used = p->literal_count;
   memcpy(registers, p->literals, used * sizeof(double));
   for (word i = 0; i < own; i++)
@@ -485,21 +561,41 @@ static void interpret(struct chain_program *p, const struct chain_place *places,
   }
   for (word i = 0; i < known; i++) numbers[i] = registers[p->registers[i]];
   const word columns = c1 - c0;
-  word rows = r1 - r0, most = c0 ? 1 : rows_at_once(p, places, rows, columns);
-  _Alignas(vec_t) char repeated[most > 1 ? REPEATED : 1], *room = repeated;
+  word rows = r1 - r0, together = c0 ? 1 : rows_at_once(p, places, rows, columns);
+  _Alignas(vec_t) char repeated[together > 1 ? REPEATED : 1], *next = repeated;
   for (word i = 0; i < own; i++) {
     const word bytes = o[i].kind == ARRAY || o[i].kind == COLUMN ? o[i].bytes : 0;
     moves[i] = places[i].step * bytes;
     f->at[i] = places[i].at + r0 * moves[i] + c0 * o[i].size;
-    if (most > 1 && o[i].size && !moves[i]) {
-      repeat(room, f->at[i], columns * bytes, most);
-      f->at[i] = room;
-      room += most * columns * bytes;
+    if (together > 1 && o[i].size && !moves[i]) {
+      repeat(next, f->at[i], columns * bytes, together);
+      f->at[i] = next;
+      next += together * columns * bytes;
     }
   }
+  for (word i = 0; i < p->step_count; i++) {
+    const ChainStep *from = p->steps + i;
+    const int32_t places[] = {from->x, from->y, from->z, from->w};
+    const int32_t which[] = {from->number_x, from->number_y, from->number_z, from->number_w};
+    const char *kind = operations[from->operation].kinds;
+    operand *to = &f->steps[i].x;
+    memcpy(f->steps + i, from, offsetof(step, x));
+    for (word k = 0; kind[k]; k++)
+      if (kind[k] == 'm') {
+        const word of = places[k];
+        *(of < own && moves[of] ? moving++ : --other) = (seat){to + k, of};
+      } else if (kind[k] == 'n' && which[k] < known) {
+        to[k].number = numbers[which[k]];
+      } else if (kind[k] == 'n') {
+        const word of = p->columns[which[k] - known];
+        *--other = (seat){to + k, of, 0, at[of]};
+      }
+  }
+  f->moving = seats, f->end_of_moving = moving;
+  f->other = other, f->end_of_other = seats + 4 * p->step_count;
   const int apart = lies_apart(p, places);
   word taken = 0;  /* rows of the program */
-  for (word at_once = most; rows > 0 && columns > 0; at_once = rows) {
+  for (word at_once = together; rows > 0 && columns > 0; at_once = rows) {
     const word count = rows / at_once;
     char *begins[own];
     memcpy(begins, f->at, sizeof begins);

@@ -76,6 +76,8 @@ _EXTREMES = {
 }
 """Comparisons, and the operation that chooses from what they compare: in their order, or not."""
 _COMPARISONS = frozenset("lt gt le ge eq ne".split())
+_SCALED, _SHRUNK = frozenset("lt gt le ge".split()), frozenset("lt le".split())
+"""Those that choose a branch which the step itself scales, or takes a number from."""
 _STEP, _LOAD, _STORE = 3, 4, 6
 """What a step costs, what it costs more for an operand in memory, and for a store there."""
 _SLOTS = "xyzw"
@@ -87,8 +89,8 @@ class _Writer:
 
     Args:
         known: names of the steps that there are: an operation, and of each operand "a" where the
-            registers hold it, "b" where the second block of registers does that some processors
-            have, "m" where it is in memory, "n" where it is a number.
+            registers hold it, "b" where the second block does, which some processors have in
+            registers, too, "m" where it is in memory, "n" where it is a number.
         often: reads of an array from which it goes to that second block.
 
     Attributes:
@@ -106,7 +108,9 @@ class _Writer:
         self.buffers = 0
         self._free: list[int] = []
         self._held: Value | None = None  # what the registers hold
-        self._beside: Value | None = None  # what the second block of registers holds
+        self._beside: Value | None = None  # what the second block holds
+        self._kept: Value | None = None  # what a third one holds, to be stored
+        self._waiting = list(graph.stores)
         self._homes: dict[Value, int] = {}  # buffers of values
         self._uses: dict[Value, int] = {}  # of a value, by steps that are still to come
         # products that the step of an operation computes, with their factors; in those of the
@@ -114,6 +118,8 @@ class _Writer:
         self._products: dict[int, tuple[Value, tuple[Value, Value]]] = {}
         self._held_products: dict[int, tuple[Value, tuple[Value, Value]]] = {}
         self._compared: dict[int, Operation] = {}  # comparisons that the step of a choice makes
+        # choices whose step computes a branch as well: its name and operands, and what it computes
+        self._branches: dict[int, tuple[str, list[Value], list[Value]]] = {}
         self._write_all()
 
     def _write_all(self) -> None:
@@ -129,24 +135,24 @@ class _Writer:
         products = [*self._products.values(), *self._held_products.values()]
         inner = {product.index for product, _ in products}
         inner.update(operations[index].operands[0].index for index in self._compared)
+        inner.update(one.index for _, _, inside in self._branches.values() for one in inside)
         needed = [index for index in needed if index not in inner]
         last_read = max(filter(self._reads, needed), default=-1)
         # A store may write over what the loop reads elsewhere: none comes before the last read.
         early = not any(value.kind == "array" for _, value in stores)
-        waiting = list(stores)
+        waiting = self._waiting
         for index in needed:
             self._write_one(Value("step", index), operations[index])
             if early and index >= last_read:
                 for store in [one for one in waiting if one[1] == self._held]:
                     self._store(*store)
-                    waiting.remove(store)
         arrays = [store for store in waiting if store[1].kind == "array"]
         if len(arrays) > 1 or arrays and len(waiting) > 1:
             self._spill()
             for _, value in arrays:  # all are read before the first is written
                 self._load(value)
                 self._home("store", value)
-        for store in waiting:
+        for store in list(waiting):
             self._store(*store)
         if self.steps[-1]["operation"] == "store_m":
             self.steps[-1]["operation"] = "store_end"
@@ -162,6 +168,8 @@ class _Writer:
                 operands += products[index][1]
         if index in self._compared:
             operands += self._compared[index].operands
+        if index in self._branches:
+            operands += tuple(self._branches[index][1])
         return operation.name.startswith("load_") or any(one.kind == "array" for one in operands)
 
     def _find_products(self, needed: Sequence[int]) -> None:
@@ -217,6 +225,29 @@ class _Writer:
                 compared = self.graph.operations[operation.operands[0].index]
                 if compared.name in _COMPARISONS and operation.operands[1] != operation.operands[2]:
                     self._compared[index] = compared
+                    self._find_branch(index, compared, *operation.operands[1:])
+
+    def _find_branch(self, index: int, compared: Operation, then: Value, other: Value) -> None:
+        """The branch of a choice that its step computes: a product with the other branch, or what
+        is left of the number that is compared, where one was taken from it."""
+        first, bound = compared.operands
+        name = compared.name
+        if first.kind not in ("step", "array"):
+            first, bound, name = bound, first, _REVERSED[name]
+        if not self._read_once(other) or bound.kind in ("step", "array"):
+            return
+        branch = self.graph.operations[other.index]
+        if branch.name == "mul" and name in _SCALED and then in branch.operands:
+            factor = branch.operands[branch.operands[0] == then]
+            if factor.kind not in ("step", "array"):
+                self._uses[then] -= 1
+                self._branches[index] = f"{name}_scaled", [first, bound, then, factor], [other]
+        elif branch.name == "sub" and name in _SHRUNK and first.kind == "step":
+            size, less = self.graph.operations[first.index], branch.operands[1]
+            only = branch.operands[0] == first and self._uses[first] == 2
+            if only and size.name == "fabs" and less.kind not in ("step", "array"):
+                own = [size.operands[0], bound, then, less]
+                self._branches[index] = f"{name}_shrunk", own, [first, other]
 
     def _count(self, value: Value) -> None:
         self._uses[value] = self._uses.get(value, 0) + 1
@@ -243,13 +274,23 @@ class _Writer:
         return value.kind == "array" or value in self._homes
 
     def _is_free(self) -> bool:
-        """Whether there is a second block of registers that holds nothing which is read again."""
-        return "hold_a" in self.known and (self._beside is None or not self._uses[self._beside])
+        """Whether the second block holds nothing that is read again."""
+        return self._beside is None or not self._uses[self._beside]
 
-    def _keep(self) -> None:
-        """Keep what the registers hold: in the second block of them, else in a buffer."""
+    def _is_only_stored(self, value: Value, uses: int) -> bool:
+        """Whether so many uses are stores, which a third block of registers can be for."""
+        if "keep_a" not in self.known or self._kept is not None and self._uses[self._kept]:
+            return False
+        dtypes = [self.graph.loop.operands[n].dtype for n, one in self._waiting if one == value]
+        return len(dtypes) == uses and not any(dtype in HALF_NAMES for dtype in dtypes)
+
+    def _keep(self, uses: int) -> None:
+        """Keep what the registers hold for so many uses: in another block of them, or a buffer."""
         assert self._held is not None
-        if self._is_free():
+        if self._is_only_stored(self._held, uses):
+            self._step("keep_a")
+            self._kept = self._held
+        elif self._is_free():
             self._step("hold_a")
             self._beside = self._held
         else:
@@ -268,10 +309,12 @@ class _Writer:
         self._step(operation, "m", [value])
 
     def _spill(self) -> None:
-        """Before the second block of registers is lost: what is read again goes to a buffer."""
+        """Before other blocks of registers are lost: what is read again goes to a buffer."""
         if self._beside is not None and self._uses[self._beside]:
             self._write("spill", self._beside)
-        self._beside = None
+        if self._kept is not None and self._uses[self._kept]:
+            self._write("kept", self._kept)
+        self._beside = self._kept = None
 
     def _leave(self, reads: Sequence[Value] = ()) -> None:
         """Before the registers take another value: what is read again is kept.
@@ -280,9 +323,11 @@ class _Writer:
             reads: what the step reads that writes to them.
         """
         held = self._held
-        if held is not None and held.kind == "step" and self._uses[held] > reads.count(held):
-            if held not in self._homes and held != self._beside:
-                self._keep()
+        if held is None or held.kind != "step":
+            return
+        uses = self._uses[held] - reads.count(held)
+        if uses > 0 and held not in self._homes and held not in (self._beside, self._kept):
+            self._keep(uses)
 
     def _used(self, value: Value) -> None:
         self._uses[value] -= 1
@@ -298,12 +343,13 @@ class _Writer:
 
     def _store(self, operand: int, value: Value) -> None:
         dtype = self.graph.loop.operands[operand].dtype
-        if value == self._beside and dtype not in HALF_NAMES:
-            self._step("spill_m", x=operand)
+        if value in (self._beside, self._kept) and dtype not in HALF_NAMES:
+            self._step("spill_m" if value == self._beside else "kept_m", x=operand)
         else:
             self._load(value)
             self._step(f"store_{dtype}" if dtype in HALF_NAMES else "store_m", x=operand)
         self._used(value)
+        self._waiting.remove((operand, value))
 
     def _write_one(self, result: Value, operation: Operation) -> None:
         operands, name, index = operation.operands, operation.name, result.index
@@ -312,6 +358,11 @@ class _Writer:
             self._step(name, x=int(operation.extra))
         elif name == "load_number":
             self._operate("load", operands)
+        elif index in self._branches:
+            step, own, _ = self._branches[index]
+            if own[0] == own[2] != self._beside:
+                self._load(own[0])  # once
+            self._operate(step, own, "choose_")
         elif index in self._compared:
             compared, branches = self._compared[index], operands[1:]
             extreme = _EXTREMES.get((compared.name, branches == compared.operands))
@@ -349,7 +400,7 @@ class _Writer:
             forms.append((_REVERSED[name], [operands[1], operands[0], *operands[2:]]))
         elif name in _OF_FACTORS:
             forms.append((name, [operands[0], operands[2], operands[1]]))
-        elif name == "call":
+        elif name == "call" and "hold_m" in self.known:  # registers, which a function may change
             self._spill()
         self._hold(operands)
         found = self._form(forms, before)
@@ -374,7 +425,7 @@ class _Writer:
         self._step(operation, kinds, read, **more)
 
     def _hold(self, operands: Sequence[Value]) -> None:
-        """Let the second block of registers hold an array that is read several times."""
+        """Let the second block hold an array that is read several times, if it is of registers."""
         for one in operands:
             if one.kind == "array" and self._uses[one] >= self.often and self._is_free():
                 if one != self._beside and one != self._held:
@@ -387,7 +438,7 @@ class _Writer:
         work = 0
         for step in self.steps:
             name, _, kinds = step["operation"].rpartition("_")
-            stores = name in ("store", "spill") and step["x"] >= operands
+            stores = name in ("store", "spill", "kept") and step["x"] >= operands
             work += _STEP + kinds.count("m") * _LOAD + stores * _STORE
         return work
 
