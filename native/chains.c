@@ -496,7 +496,7 @@ static int lies_apart(const struct chain_program *p, const struct chain_place *p
   return 1;
 }
 
-enum { REPEATED = 16384 };  /* bytes of rows that are repeated, which stay in the first cache */
+enum { REPEATED = 4096 };  /* bytes of rows that are repeated, which stay in the first cache */
 
 /* How many rows may be one: those of all arrays follow one another, or are one row that is read
    again and again. A few columns would else be a part of a block, and a part of a vector the more. */
