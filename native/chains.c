@@ -5,6 +5,7 @@
    those of a compiled loop to the last bit: operations round as IEEE 754 says, one by one (this
    file is compiled without contraction), and functions are those of one table, which compiled loops
    call as well. What a function gives depends on its argument alone, not on the element's place. */
+#include <stddef.h>
 #include "vectors.h"
 #include "chains_arguments.h"
 #if defined(__x86_64__)
@@ -193,11 +194,11 @@ INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, 
 #define KINDS1(D, name) D(name, a) D(name, m) D(name, b)
 #define OF_HELD(D, name) D(name, a, m) D(name, a, n) D(name, a, b)
 #define KINDS2(D, name)                                                                        \
-  OF_HELD(D, name) D(name, a, a) D(name, m, m) D(name, m, n)                                   \
-  D(name, b, b) D(name, b, m) D(name, b, n)
+  OF_HELD(D, name) D(name, a, a) D(name, m, m) D(name, m, n) D(name, b, b) D(name, b, m)       \
+  D(name, b, n)
 #define ORDERED(D, name) KINDS2(D, name) D(name, n, m) D(name, m, b) D(name, n, b)
-#define PRODUCTS(D, name, k) D(name, k, m, m) D(name, k, m, n) \
-  D(name, k, b, b) D(name, k, b, m) D(name, k, b, n)
+#define PRODUCTS(D, name, k) \
+  D(name, k, m, m) D(name, k, m, n) D(name, k, b, b) D(name, k, b, m) D(name, k, b, n)
 #define KINDS3(D, name) \
   PRODUCTS(D, name, a) PRODUCTS(D, name, m) PRODUCTS(D, name, n) PRODUCTS(D, name, b)
 #define KINDS_OF_PRODUCT(D, name)                                                              \
@@ -206,8 +207,8 @@ INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, 
 #define BRANCHES(D, name, k, l)                                                                \
   D(name, k, l, a, m) D(name, k, l, a, n) D(name, k, l, m, a) D(name, k, l, n, a)              \
   D(name, k, l, m, m) D(name, k, l, m, n) D(name, k, l, n, m) D(name, k, l, n, n)              \
-  D(name, k, l, a, b) D(name, k, l, m, b) D(name, k, l, n, b) D(name, k, l, b, a)       \
-         D(name, k, l, b, m) D(name, k, l, b, n)
+  D(name, k, l, a, b) D(name, k, l, m, b) D(name, k, l, n, b) D(name, k, l, b, a)              \
+  D(name, k, l, b, m) D(name, k, l, b, n)
 #define KINDS4(D, name)                                                                        \
   BRANCHES(D, name, a, m) BRANCHES(D, name, a, n) BRANCHES(D, name, m, m)                      \
   BRANCHES(D, name, m, n) BRANCHES(D, name, b, m) BRANCHES(D, name, b, n)
@@ -249,7 +250,8 @@ INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, 
 #endif
 
 enum { WIDE = 8 };  /* vectors of a block: as many as the calling convention has in registers */
-/* A second block stays in registers where there are enough of them, and a third one that is only stored. Functions that are called may
+/* A second block stays in registers where there are enough of them, and a third one, which is only
+   stored. Functions that are called may
    change these, and a caller expects nothing of them. Elsewhere it is a part of the frame, whose
    address steps need not load. */
 #if defined(__AVX512F__) && !defined(__clang__)
@@ -395,7 +397,7 @@ typedef void one_run(const step *s, frame *f, word j, ARGUMENTS);
   D(store_bfloat16, "m")
 #define ALL_STEPS(D0, D1, D2, D3, D4) \
   OTHER_STEPS(D0) UNARY_STEPS(D1) BINARY_STEPS(D2) TERNARY_STEPS(D3) CHOICE_STEPS(D4)
-#define ALL(name, kinds) {{(word)name##_wide, (word)name##_four, (word)name##_two, (word)name##_one}, kinds},
+#define ALL(name, kinds) {{name##_wide, name##_four, name##_two, name##_one}, kinds},
 #define ALL1(name, k) ALL(name##_##k, #k)
 #define ALL2(name, k, l) ALL(name##_##k##l, #k #l)
 #define ALL3(name, k, l, m) ALL(name##_##k##l##m, #k #l #m)
@@ -405,7 +407,7 @@ typedef void one_run(const step *s, frame *f, word j, ARGUMENTS);
 #define TEXT3(name, k, l, m) TEXT(name##_##k##l##m)
 #define TEXT4(name, k, l, m, n) TEXT(choose_##name##_##k##l##m##n)
 static const struct operation {
-  word runs[4];
+  void *runs[4];
   char kinds[5];  /* of its operands */
 } operations[] = {ALL_STEPS(ALL, ALL1, ALL2, ALL3, ALL4)};
 VISIBLE const char EXPORTED(chain_steps)[] = ALL_STEPS(TEXT, TEXT1, TEXT2, TEXT3, TEXT4);
@@ -424,8 +426,9 @@ EXPORT(chain_prepare)(struct chain_program *p) {
     p->head[i].address = (word)functions_of_numbers[p->head[i].function];
   for (word i = 0; i < p->step_count; i++) {
     ChainStep *s = p->steps + i;
-    const word *runs = operations[s->operation].runs;
-    s->wide = runs[0], s->four = runs[1], s->two = runs[2], s->one = runs[3];
+    void *const *runs = operations[s->operation].runs;
+    s->wide = (word)runs[0], s->four = (word)runs[1];
+    s->two = (word)runs[2], s->one = (word)runs[3];
     s->called = (word)functions[s->function];
   }
 }
@@ -538,8 +541,7 @@ static word room_of(const struct chain_program *p) {
 static void interpret(struct chain_program *p, const struct chain_place *places, word r0, word r1,
                       word c0, word c1) {
   const ChainOperand *o = p->operands;
-  const word own = p->operand_count, known = p->register_count;
-  const word room = room_of(p);
+  const word own = p->operand_count, known = p->register_count, room = room_of(p);
   double registers[p->literal_count + own + p->head_count + 1];
   T numbers[known + 1];
   _Alignas(frame) char memory[sizeof(frame) + p->step_count * sizeof(step)];

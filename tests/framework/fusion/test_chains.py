@@ -198,6 +198,64 @@ def test_choices_by_comparisons(dtype: str, sign: str) -> None:
             )
 
 
+@pytest.mark.parametrize("sign", "< > <= >=".split())
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_choices_whose_step_computes_a_branch(dtype: str, sign: str) -> None:
+    """What is compared and scaled is in registers, beside them or in memory; numbers stand on
+    either side; and sizes of which a bound is taken, as Huber's loss does."""
+    texts = [
+        f"{bound} ? {then} : {then} * 0.3"
+        for one in ("x0", "v0", "v1")
+        for bound in (f"{one} {sign} 0.25", f"0.25 {sign} {one}")
+        for then in ("x0", "x1", "v0", "v1")
+    ]
+    texts += [
+        f"fabs({one}) {sign} 0.5 ? {then} : fabs({one}) - 0.25"
+        for one in ("x0", "v0", "(x0 - v1)")
+        for then in ("x1", "0.75", "v1", "v0 * v0", f"{one} * {one}")
+    ]
+    for text in texts:
+        values = parse("x0 * x1"), parse("x0 + x1"), parse(text), parse("v2 + v0 * v1")
+        loop = Loop(dtype, (Operand(FULL, dtype),) * 4, values, ((2, "v2"), (3, "v3")))
+        program = chains.program(loop)
+        assert program is not None
+        steps = [one["operation"] for one in chains._steps_of(loop, program.library).steps]
+        joined = text.startswith("fabs") and sign in ("<", "<=") or "* 0.3" in text
+        assert any("scaled" in one or "shrunk" in one for one in steps) == joined, text
+        arrays = arrays_of(loop, 3, 389)
+        arrays[0][0, ::5], arrays[1][1, ::7] = np.nan, np.nan
+        x0, x1 = arrays[:2]
+        known = {"x0": x0, "x1": x1, "v0": x0 * x1, "v1": x0 + x1, "fabs": np.abs}
+        truth, branches = text.split(" ? ")
+        then, other = (eval(one, known) for one in branches.split(" : "))
+        wanted = np.where(eval(truth, known), then, other).astype(dtype)
+        found = run(loop, arrays)
+        np.testing.assert_array_equal(found[0], wanted, err_msg=text)
+        np.testing.assert_array_equal(found[1], wanted + x0 * x1 * (x0 + x1), err_msg=text)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_that_are_longer_than_buffers(dtype: str) -> None:
+    """More values wait than there are blocks of registers, in rows of any length."""
+    count = 12
+    values = [parse(f"x0 * {i + 1} + x1") for i in range(count)]
+    values.append(parse(" + ".join(f"v{i} * v{(5 * i + 3) % count}" for i in range(count))))
+    operands = tuple(Operand(kind, dtype) for kind in (FULL, COLUMN, FULL, FULL))
+    loop = Loop(dtype, operands, tuple(values), ((2, f"v{count}"), (3, "v0")))
+    program = chains.program(loop)
+    assert program is not None
+    assert program.block.struct.buffers > 4
+    for rows, columns in ((1, 40_000), (3, 5003), (2, 1024), (5, 1030)):
+        arrays = arrays_of(loop, rows, columns)
+        parts = [arrays[0] * (i + 1) + arrays[1][:, None] for i in range(count)]
+        wanted = parts[0] * parts[3]
+        for i in range(1, count):
+            wanted = wanted + parts[i] * parts[(5 * i + 3) % count]
+        found = run(loop, arrays)
+        np.testing.assert_array_equal(found[0], wanted)
+        np.testing.assert_array_equal(found[1], parts[0])
+
+
 def test_a_number_that_is_also_a_factor_takes_no_buffer() -> None:
     """In n - v * n, where v waits in a buffer for the last time."""
     operands = (Operand(FULL, "float32"), Operand(ONE, "float32"), Operand(FULL, "float32"))
