@@ -251,9 +251,8 @@ INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, 
 
 enum { WIDE = 8 };  /* vectors of a block: as many as the calling convention has in registers */
 /* A second block stays in registers where there are enough of them, and a third one, which is only
-   stored. Functions that are called may
-   change these, and a caller expects nothing of them. Elsewhere it is a part of the frame, whose
-   address steps need not load. */
+   stored. Functions that are called may change these, and a caller expects nothing of them. Elsewhere
+   the second block is a part of the frame, whose address steps need not load. */
 #if defined(__AVX512F__) && !defined(__clang__)
 #define IN_REGISTERS(...) __VA_ARGS__
 register vec_t b0 __asm__("xmm16"), b1 __asm__("xmm17"), b2 __asm__("xmm18"), b3 __asm__("xmm19"),
