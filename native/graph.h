@@ -406,6 +406,26 @@ static const Arc *arcs_of(View *v, int64_t state, int64_t *emitting, int64_t *ep
   *emitting = x->emitting; *epsilons = x->epsilons;
   return x->arcs;
 }
+/* Asks for the memory that `arcs_of` reads, before its turn: most of these reads miss the caches. */
+static void ask_state(const View *v, int64_t state) {
+  const Graph *g = v->graph;
+  if (g->lazy) {
+    const State *x = state_at(g, state);
+    __builtin_prefetch(&x->emitting);
+    __builtin_prefetch(&x->arcs);        /* a state may lie in two lines */
+    __builtin_prefetch(v->visited + state);
+  } else {
+    __builtin_prefetch(g->emitting + state);
+    __builtin_prefetch(g->a.begin + state);
+  }
+}
+/* The same for the arcs of a state that was asked for. */
+static void ask_arcs(const View *v, int64_t state) {
+  const Graph *g = v->graph;
+  const Arc *arcs = g->lazy ? __atomic_load_n(&state_at(g, state)->arcs, __ATOMIC_RELAXED)
+                            : g->a.arcs + g->a.begin[state];
+  if (arcs) __builtin_prefetch(arcs);
+}
 static float final_of(const Graph *g, int64_t state) {
   if (!g->lazy) return g->a.final[state];
   const Tuple *t = &state_at(g, state)->tuple;

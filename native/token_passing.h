@@ -20,6 +20,8 @@ typedef struct {
   float *costs; int64_t costs_room;
 } Step;
 
+enum { LATER = 8 };            /* things whose memory is asked for before their turn */
+
 static void free_step(Step *s) {
   free(s->states); free(s->tokens); free(s->links); free(s->place); free(s->queue);
   free(s->times); free(s->order); free(s->next); free(s->used); free(s->buckets);
@@ -53,10 +55,16 @@ static int list_tokens(const View *v, Step *s, const int32_t *states, int64_t co
       || !grow((void **)&s->used, &s->used_room, count, 4)
       || !grow((void **)&s->buckets, &s->bucket_room, s->hash_size, sizeof(Bucket))) return 0;
   memset(s->buckets + before, -1, (s->bucket_room - before) * sizeof(Bucket));
+  const uint32_t size = (uint32_t)s->hash_size;
+  int32_t *keys = s->order;
   for (int64_t i = 0; i < count; i++) {
-    const int64_t key = (v->number ? v->number[states[i]] : states[i]) % s->hash_size;
-    Bucket *b = s->buckets + key;
-    if (b->first < 0) { b->first = (int32_t)i; s->used[filled++] = (int32_t)key; }
+    if (v->number && i + LATER < count) __builtin_prefetch(v->number + states[i + LATER]);
+    keys[i] = (int32_t)((uint32_t)(v->number ? v->number[states[i]] : states[i]) % size);
+  }
+  for (int64_t i = 0; i < count; i++) {
+    if (i + LATER < count) __builtin_prefetch(s->buckets + keys[i + LATER]);
+    Bucket *b = s->buckets + keys[i];
+    if (b->first < 0) { b->first = (int32_t)i; s->used[filled++] = keys[i]; }
     else s->next[b->last] = (int32_t)i;
     b->last = (int32_t)i;
     s->next[i] = -1;
@@ -147,6 +155,9 @@ static int step_frame(Step *s, View *v, const Limits *limits, const Token *old,
       if (n >= 0) i = s->order[n];
       else while (old[s->order[i]].cost > best) i++;
       if (n < 0) i = s->order[i];
+      if (n + 2 * LATER < count) ask_state(v, states[s->order[n + 2 * LATER]]);
+      if (n + LATER < count && old[s->order[n + LATER]].cost <= keep)
+        ask_arcs(v, states[s->order[n + LATER]]);
       if (!(old[i].cost <= keep)) continue;
       const Arc *arcs = arcs_of(v, states[i], &emitting, &epsilons);
       if (v->failed) { status = v->failed; goto end; }
@@ -161,21 +172,31 @@ static int step_frame(Step *s, View *v, const Limits *limits, const Token *old,
         const float cost = (old[i].cost + acoustic) + x->weight;
         if (!(cost < cutoff)) continue;
         if (cost + adaptive < cutoff) cutoff = cost + adaptive;
-        Try t = {(int32_t)i, x->nextstate, x->ilabel, x->olabel, x->weight, acoustic, cost};
-        Link l = {t.from, 0, t.ilabel, t.olabel, t.graph, t.acoustic};
-        if (!reach_token(v, s, &t, &l.to) || !link_to(s, s->emitting, l)) goto end;
+        const Link l = {(int32_t)i, x->nextstate, x->ilabel, x->olabel, x->weight, acoustic};
+        if (!link_to(s, s->emitting, l)) goto end;
         s->emitting++;
       }
     }
+    for (int64_t k = 0; k < s->emitting; k++) {  /* links to states become links to tokens */
+      if (k + LATER < s->emitting && s->links[k + LATER].to < s->places)
+        __builtin_prefetch(s->place + s->links[k + LATER].to);
+      Link *l = s->links + k;
+      const float cost = (old[l->from].cost + l->acoustic) + l->graph;
+      const Try t = {l->from, l->to, l->ilabel, l->olabel, l->graph, l->acoustic, cost};
+      if (!reach_token(v, s, &t, &l->to)) goto end;
+    }
   }
   if (!list_tokens(v, s, s->states, s->count)) goto end;
-  for (int64_t n = 0, first = s->count; n < first; n++)
+  for (int64_t n = 0, first = s->count; n < first; n++) {
+    if (n + LATER < first) ask_state(v, s->states[s->order[n + LATER]]);
     if (!wait_token(v, s, s->order[n], &waiting)) {
       if (v->failed) status = v->failed;
       goto end;
     }
+  }
   while (waiting) {
     const int32_t at = s->queue[--waiting];
+    if (waiting > LATER / 2) ask_arcs(v, s->states[s->queue[waiting - LATER / 2]]);
     const float from = s->tokens[at].cost;
     if (!(from < cutoff)) continue;
     const Arc *arcs = arcs_of(v, s->states[at], &emitting, &epsilons) + emitting;
@@ -199,6 +220,7 @@ static int step_frame(Step *s, View *v, const Limits *limits, const Token *old,
   }
   for (int64_t i = 0; i < s->count; i++) {
     const float cost = s->tokens[i].cost;
+    if (i + LATER < s->count) ask_state(v, s->states[i + LATER]);
     if (!(cost < cutoff)) continue;
     const Arc *arcs = arcs_of(v, s->states[i], &emitting, &epsilons);
     for (int64_t k = emitting; k < emitting + epsilons; k++) {

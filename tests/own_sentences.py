@@ -23,7 +23,9 @@ class Case:
         block: bytes given at once; 0: all. snr: of noise, in dB. speed, gain: factors.
         near: whether words, times and confidences are Vosk's to 1e-3; else only best paths are,
             and Vosk's own confidences hang on the processor: OPENBLAS_CORETYPE=SkylakeX gives
-            other ones than Haswell (see vosk_beside.py), mostly by 0.03 and more.
+            other ones than Haswell (see vosk_beside.py), mostly by 0.03 and more. For "pauses" it
+            gives another last word, as we do; for "noise" Sandybridge gives 0.5622 where Haswell
+            gives 0.5573 and we 0.5585.
     """
 
     parts: tuple[str | float, ...]
@@ -62,7 +64,7 @@ class Case:
 
 
 CASES = {
-    "pauses": Case(("u1", 1.2, "u2", 0.8), block=8000),
+    "pauses": Case(("u1", 1.2, "u2", 0.8), block=8000, near=False),
     "grammar": Case(("u1", 1.2, "u2"), block=8000, grammar=GRAMMAR, near=False),
     "slow": Case(("u2",), speed=0.85),
     "three": Case(("u1", "u2", "u3"), block=6400),
@@ -73,7 +75,7 @@ CASES = {
     "48 kHz": Case(("u3",), rate=48000),
     "48 kHz, pauses": Case((0.5, "u2", 1.0, "u1"), rate=48000, block=9600),
     "soft": Case(("u3",), gain=0.05, block=4000),
-    "noise": Case(("u3",), snr=20.0),
+    "noise": Case(("u3",), snr=20.0, near=False),
     "more noise": Case(("u3",), snr=10.0, block=8000, near=False),
     "fast": Case(("u3",), speed=1.15, block=8000, near=False),
     "grammar, noise": Case(("u3",), snr=15.0, grammar=GRAMMAR, near=False),

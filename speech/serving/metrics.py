@@ -22,6 +22,7 @@ _KINDS = {
     "replies_total": _Kind("counter", "Messages that were answered", "kind"),
     "reply_seconds_total": _Kind("counter", "Seconds that messages waited for answers", "kind"),
     "work_waiting": _Kind("gauge", "Messages and pieces of files that wait for a core"),
+    "processes_hung_total": _Kind("counter", "Processes that did not answer and were killed"),
     "network_runs_total": _Kind("counter", "Runs of the network"),
     "network_chunks_total": _Kind("counter", "Chunks of streams that they computed"),
 }

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -23,7 +24,12 @@ from .worker import ANSWER, REQUEST, Worker, fork
 
 _log = logging.getLogger(__name__)
 _ENDED = "the process that worked on it has ended"
-_AGAIN = 1.0  # seconds after the end of a process, until another one takes its place
+_AGAIN = 1.0
+"""Seconds after the end of a process, until another one takes its place; and from one question to
+processes that live to the next."""
+_SILENT = 10  # questions for which a process has no answer, until it is killed
+_ENDING = 10.0  # seconds that a process has to end by itself
+_POLL = 0.02  # seconds from one look at a process that ends to the next
 _CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"
 """On macOS the child of a fork may not use the system's libraries, such as Accelerate."""
 
@@ -66,6 +72,10 @@ class _Place(Protocol):
 
     def counts(self) -> asyncio.Future[dict[str, int]]: ...
 
+    def is_hung(self) -> bool: ...
+
+    def kill(self) -> None: ...
+
     def end(self) -> asyncio.Future[None]: ...
 
 
@@ -99,7 +109,8 @@ class Workers:
         self._worker = worker
         self._processes = processes
         self._places: list[_Place] = []
-        self._ended: Counter[str] = Counter()  # totals of processes that others have replaced
+        # Totals of processes that others have replaced.
+        self._ended: Counter[str] = Counter(processes_hung_total=0)
         self._numbers = count()
 
     @asynccontextmanager
@@ -117,11 +128,11 @@ class Workers:
             except OSError as error:
                 message = f"cannot begin {self._processes} processes: {error.strerror}"
                 raise OpscopeError(message) from None
-        renewing = asyncio.ensure_future(self._renew())
+        watching = asyncio.ensure_future(self._watch())
         try:
             yield
         finally:
-            renewing.cancel()
+            watching.cancel()
             await asyncio.gather(*(each.end() for each in self._places))
 
     @contextmanager
@@ -157,12 +168,15 @@ class Workers:
             total.update(place.counted if place.alive else _totals(place.counted))
         return dict(total)
 
-    async def _renew(self) -> None:
-        """Let another process take the place of one that has ended."""
+    async def _watch(self) -> None:
+        """Kill processes that hang, and let another one take the place of each that has ended."""
         while True:
             await asyncio.sleep(_AGAIN)
             for at, place in enumerate(self._places):
                 if place.alive:
+                    if place.is_hung():
+                        self._ended["processes_hung_total"] += 1
+                        place.kill()
                     continue
                 try:
                     self._places[at] = await _process(self._worker)
@@ -195,6 +209,11 @@ class _Here:
     def counts(self) -> asyncio.Future[dict[str, int]]:
         return _known(self._worker.counts())
 
+    def is_hung(self) -> bool:
+        return False  # or nobody could ask
+
+    def kill(self) -> None: ...
+
     def end(self) -> asyncio.Future[None]:
         return _known(self._worker.close())
 
@@ -224,6 +243,9 @@ class _Process(asyncio.Protocol):
         self._read = bytearray()
         self._gone = asyncio.get_running_loop().create_future()
         self._ending = False
+        self._last = 0.0  # when it is killed, if it has not ended by then
+        self._silent = 0  # questions in a row that it has not answered
+        self._asked: asyncio.Future[dict[str, int]] | None = None
         self.tasks = 0
         self.alive = True
         self.counted: dict[str, int] = {}
@@ -241,6 +263,29 @@ class _Process(asyncio.Protocol):
 
     def counts(self) -> asyncio.Future[dict[str, int]]:
         return self._ask(["counts", False])
+
+    def is_hung(self) -> bool:
+        """Ask for its counts; True: it has not answered for too long.
+
+        Questions are counted, not seconds: where the server itself was stopped, none were asked.
+        """
+        if self._asked is None or self._asked.done():
+            self._silent = 0
+            self._asked = self.counts()
+            self._asked.add_done_callback(self._keep_counts)
+        else:
+            self._silent += 1
+        return self._silent >= _SILENT
+
+    def _keep_counts(self, told: asyncio.Future[dict[str, int]]) -> None:
+        if told.exception() is None:
+            self.counted = told.result()
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        _log.error("process %d of the server does not answer: it is killed", self._pid)
+        os.kill(self._pid, signal.SIGKILL)
+        self._transport.abort()
 
     def end(self) -> asyncio.Future[None]:
         self._ending = True
@@ -301,14 +346,22 @@ class _Process(asyncio.Protocol):
                 future.set_exception(EndedError(_ENDED))
         self._waiting.clear()
         # It ends when it finds the socket closed, which is done after this call.
-        asyncio.get_running_loop().call_soon(self._reap)
+        loop = asyncio.get_running_loop()
+        self._last = loop.time() + _ENDING
+        loop.call_soon(self._reap)
 
     def _reap(self) -> None:
-        status = 0
+        pid, status = self._pid, 0
         with suppress(ChildProcessError):  # the system has waited, where SIGCHLD is ignored
-            _, status = os.waitpid(self._pid, 0)
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if not pid:  # it has not ended
+            loop = asyncio.get_running_loop()
+            if loop.time() > self._last:
+                os.kill(self._pid, signal.SIGKILL)
+            loop.call_later(_POLL, self._reap)
+            return
         if not self._ending:
-            signal = os.waitstatus_to_exitcode(status)
-            why = f" by signal {-signal}" if signal < 0 else ""
+            code = os.waitstatus_to_exitcode(status)
+            why = f" by signal {-code}" if code < 0 else ""
             _log.error("process %d of the server ended%s: its streams are lost", self._pid, why)
         self._gone.set_result(None)

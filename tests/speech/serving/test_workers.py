@@ -69,7 +69,11 @@ def test_what_comes_of_calls() -> None:
                 await first.call("fail")
             files = await first.call("files")
             assert len([each for each in files if each > 2]) == 2  # the socket, and the list
-        assert await workers.counts() == {"work_waiting": 2, "network_runs_total": 6}
+        assert await workers.counts() == {
+            "work_waiting": 2,
+            "network_runs_total": 6,
+            "processes_hung_total": 0,
+        }
 
     ran(test)
 
@@ -100,8 +104,9 @@ def test_processes_that_end(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> Non
                 await second.call("say")
             with pytest.raises(EndedError, match="no process"), workers.task("c"):
                 pass
-            assert await workers.counts() == {"network_runs_total": 2}
-        while "ended" in caplog.text and len(await workers.counts()) < 2:
+            known = {"network_runs_total": 2, "processes_hung_total": 0}
+            assert await workers.counts() == known
+        while "ended" in caplog.text and len(await workers.counts()) < 3:
             await asyncio.sleep(0.02)
         with workers.task("d") as third:
             assert (await third.call("say"))[0] not in pids
@@ -110,6 +115,38 @@ def test_processes_that_end(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> Non
     ran(test)
     assert f"ended by signal {int(signal.SIGKILL)}: its streams are lost" in caplog.text
     assert len(refused) == 2 and caplog.text.count("cannot begin another process: no room") == 2
+
+
+def test_processes_that_hang(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """One is stopped while others work, one while the server ends."""
+    monkeypatch.setattr(module, "_AGAIN", 0.05)
+    monkeypatch.setattr(module, "_SILENT", 5)
+    monkeypatch.setattr(module, "_ENDING", 0.1)
+
+    async def test(workers: Workers) -> None:
+        with workers.task("a") as first, workers.task("b") as second:
+            pids = [(await each.call("say"))[0] for each in (first, second)]
+            await asyncio.sleep(0.2)
+            assert (await workers.counts())["network_runs_total"] == 2
+            os.kill(pids[0], signal.SIGSTOP)
+            with pytest.raises(EndedError):
+                await first.call("say")
+            assert (await second.call("say"))[0] == pids[1]
+        while len(caplog.messages) < 2:
+            await asyncio.sleep(0.02)
+        while not all(place.alive for place in workers._places):
+            await asyncio.sleep(0.02)
+        counts = await workers.counts()
+        assert counts["processes_hung_total"] == 1 and counts["network_runs_total"] == 3
+        with workers.task("c") as third, workers.task("d") as fourth:
+            others = [(await each.call("say"))[0] for each in (third, fourth)]
+        assert pids[0] not in others and pids[1] in others
+        os.kill(others[0], signal.SIGSTOP)
+
+    ran(test)
+    assert caplog.messages[0].endswith("does not answer: it is killed")
+    assert f"ended by signal {int(signal.SIGKILL)}: its streams are lost" in caplog.messages[1]
+    assert len(caplog.messages) == 2
 
 
 def test_as_many_processes_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
