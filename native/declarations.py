@@ -558,6 +558,43 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             where=("n >= least",),
         ),
     ),
+    "features": (
+        # Weighted sums of neighboring rows, in the order of these.
+        Struct(
+            "weighted_rows",
+            rows=COUNT,
+            points=COUNT,
+            columns=COUNT,
+            weight_count=COUNT,
+            first=reads("rows", "int64"),  # row of x
+            begin=reads("rows+1", "int64"),  # of its weights
+            weights=reads("weight_count", "float32"),
+            x=reads("points columns", "float32"),
+            out=writes("rows columns", "float32"),
+        ),
+        # Frames normalized by the window that ends with each, as speech/features/cmvn.py does it.
+        Struct(
+            "cmvn_frames",
+            frames=COUNT,
+            dim=SOME,
+            rows=Whole(1, 2),  # sums; squares where variances are normalized
+            heard=COUNT,  # frames so far
+            numbers=reads("frames", "int64"),
+            features=reads("frames dim", "float32"),
+            sums=reads("heard+1 rows*dim", "float64"),
+            everyone=reads("2 dim+1", "float64"),
+            known=reads("2 dim+1", "float64", optional=True),
+            skipped=reads("dim", "uint8"),
+            window=REAL,
+            speaker_frames=REAL,
+            global_frames=REAL,
+            least_energy=REAL,
+            least_variance=REAL,
+            before=updates("3", "float64"),  # window and shares of the frame before
+            normal=writes("frames dim", "float32"),
+            done=RESULT,
+        ),
+    ),
     "few_rows": (
         # The products of pieces of k, which `few_added` adds up.
         Struct(
@@ -1405,6 +1442,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         ),
         Struct("search_prune", search=ADDRESS),
         Struct("search_finalize", search=ADDRESS, status=RESULT),
+        Struct("search_best", search=ADDRESS, token=RESULT),
         Struct(
             "search_newest",
             search=ADDRESS,

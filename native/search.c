@@ -265,6 +265,13 @@ EXPORT(search_finalize)(struct search_finalize *a) {
   }
   drop_tokens(s, 0);
 }
+/* The first newest token with the least cost. */
+EXPORT(search_best)(struct search_best *a) {
+  const Search *s = a->search;
+  const Frame *last = s->frames + s->frame_count - 1;
+  for (int64_t i = 1; i < last->count; i++)
+    if (last->tokens[i].cost < last->tokens[a->token].cost) a->token = i;
+}
 /* Costs of the newest tokens, and of ending in them. */
 EXPORT(search_newest)(const struct search_newest *a) {
   const Search *s = a->search;

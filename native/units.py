@@ -37,6 +37,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "depthwise": TYPES,
     "determinization": ("",),
     "dot_products": TYPES,
+    "features": ("",),
     "few_rows": TYPES,
     "glibc": ("",),
     "image_norm": TYPES,
@@ -66,8 +67,8 @@ ALONE = ("glibc", "team")
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
 EXACT = (
-    *("chains", "determinization", "integers", "ivectors", "local_epsilons", "minimization"),
-    "transducers",
+    *("chains", "determinization", "features", "integers", "ivectors", "local_epsilons"),
+    *("minimization", "transducers"),
 )
 """Files whose every operation rounds: none makes a product and a sum one operation."""
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
 from ...framework.base.options.option_fields import option
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import bind
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...nnet3.programs.features import CmvnTerms, dimensions
 from .rows import Rows
@@ -171,6 +173,8 @@ class OnlineCmvn:
         if not all(0 <= each < self.dim for each in skipped):
             raise FormatError(f"skip-dims={options.skip_dims}: there are {self.dim} dimensions")
         self._skipped = np.array(skipped, np.int64)
+        self._is_skipped = np.zeros(self.dim, np.uint8)
+        self._is_skipped[self._skipped] = 1
         self._frames = Rows((self.dim,))
         # Sums, and where variances are wanted squares, of the window that ends before each frame.
         self._sums = Rows((1 + options.normalize_variance, self.dim), np.float64)
@@ -229,9 +233,46 @@ class OnlineCmvn:
         if not self.options.normalize_mean or not len(frames):
             return features
         with np.errstate(all="ignore"):  # what files say may overflow; then the result shows it
-            normal = self._terms(features, *self._shares(frames))
+            normal = self._compiled(features, frames)
+            if normal is None:
+                normal = self._terms(features, *self._shares(frames))
         if not np.isfinite(normal).all() and np.isfinite(features).all():
             raise FormatError("the statistics of CMVN are too large, or of too few frames")
+        return normal
+
+    def _compiled(self, features: np.ndarray, frames: np.ndarray) -> np.ndarray | None:
+        """What `_shares` and `_terms` compute, by the native library; None: it does not."""
+        library = native.load("features")
+        if library is None:
+            return None
+        options, state, known = self.options, self.state, self.state.speaker_stats
+        normal, before = np.empty_like(features), np.array(self._before, np.float64)
+        block = bind(
+            library,
+            "cmvn_frames",
+            frames=len(frames),
+            dim=self.dim,
+            rows=1 + options.normalize_variance,
+            heard=len(self._frames),
+            numbers=np.ascontiguousarray(frames),
+            features=features,
+            sums=self._sums.all.reshape(len(self._sums), -1),
+            everyone=np.ascontiguousarray(state.global_stats, np.float64),
+            known=None if known is None else np.ascontiguousarray(known, np.float64),
+            skipped=self._is_skipped,
+            window=options.cmn_window,
+            speaker_frames=options.speaker_frames,
+            global_frames=options.global_frames,
+            least_energy=options.cmn_min_energy,
+            least_variance=_LEAST_VARIANCE,
+            before=before,
+            normal=normal,
+        )
+        block.run()
+        if not block.struct.done:  # a frame's number counts from the end, as NumPy has it
+            return None
+        window, speaker, shared = before.tolist()
+        self._before = int(window), speaker, shared
         return normal
 
     def _terms(

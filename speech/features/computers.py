@@ -18,7 +18,8 @@ from ...nnet3.language.nodes import warn
 from ..audio.resample import Resampler
 from .frames import TINY, Framer, checked_samples, log_energies, warn_of_scale
 from .mel import (
-    apply_bins,
+    MelBin,
+    WeightedRows,
     cosine_transform,
     equal_loudness,
     inverse_cosines,
@@ -122,7 +123,7 @@ class Features(ABC):
 
     @abstractmethod
     def of_frames(self, frames: np.ndarray, energies: np.ndarray | None) -> np.ndarray:
-        """Features of windowed frames [count, FFT points], of which there are two at least."""
+        """Features of windowed frames [count, FFT points]."""
 
     def _energies(self, frames: np.ndarray, raw: np.ndarray | None) -> np.ndarray:
         """The log energies of frames, floored."""
@@ -232,12 +233,7 @@ class FeatureStream:
         most = max(_BATCH // self._features.options.padded_size, 2)
         while (count := self._framer.ready(flush)) > 0:
             frames, energies = self._framer.cut(min(count, most))
-            if len(frames) == 1:  # see `apply_bins`
-                frames = np.repeat(frames, 2, axis=0)
-                energies = None if energies is None else np.repeat(energies, 2)
-                parts.append(self._features.of_frames(frames, energies)[:1])
-            else:
-                parts.append(self._features.of_frames(frames, energies))
+            parts.append(self._features.of_frames(frames, energies))
         return np.concatenate(parts)
 
     def _check_open(self) -> None:
@@ -263,6 +259,7 @@ class MelFeatures(Features):
     def __init__(self, options: Any = None, **rest: Any) -> None:
         super().__init__(options, **rest)
         self.bins = mel_bins(self.options)
+        self._filters = WeightedRows(self.bins)
 
     @property
     def raw_energies(self) -> bool:
@@ -282,7 +279,8 @@ class Mfcc(MelFeatures):
 
     def __init__(self, options: MfccOptions | None = None, **rest: Any) -> None:
         super().__init__(options, **rest)
-        self._transform = cosine_transform(self.options.num_ceps, self.options.num_mel_bins)
+        cosines = cosine_transform(self.options.num_ceps, self.options.num_mel_bins)
+        self._transform = WeightedRows([MelBin(0, row) for row in cosines])
         constant = self.options.cepstral_lifter
         self._lifter = lifter(constant, self.options.num_ceps)[:, None] if constant else None
 
@@ -292,10 +290,8 @@ class Mfcc(MelFeatures):
 
     def of_frames(self, frames: np.ndarray, energies: np.ndarray | None) -> np.ndarray:
         options = self.options
-        logs = np.log(np.maximum(apply_bins(self.bins, _power(_spectrum(frames)[:-1])), TINY))
-        cepstra = np.zeros((options.num_ceps, len(frames)), np.float32)
-        for column, row in zip(self._transform.T, logs, strict=True):
-            cepstra += column[:, None] * row
+        logs = np.log(np.maximum(self._filters.of(_power(_spectrum(frames)[:-1])), TINY))
+        cepstra = self._transform.of(logs)
         if self._lifter is not None:
             cepstra *= self._lifter
         if options.use_energy:
@@ -323,7 +319,7 @@ class Fbank(MelFeatures):
         spectrum = _power(_spectrum(frames)[:-1])
         if not options.use_power:
             spectrum = np.sqrt(spectrum)
-        banks = apply_bins(self.bins, spectrum)
+        banks = self._filters.of(spectrum)
         if options.use_log_fbank:
             banks = np.log(np.maximum(banks, TINY))
         if options.use_energy:
@@ -345,7 +341,8 @@ class Plp(MelFeatures):
         super().__init__(options, **rest)
         settings = self.options
         self._loudness = equal_loudness(settings)[:, None]
-        self._inverse = inverse_cosines(settings.lpc_order + 1, settings.num_mel_bins + 2)
+        inverse = inverse_cosines(settings.lpc_order + 1, settings.num_mel_bins + 2)
+        self._inverse = WeightedRows([MelBin(0, row) for row in inverse])
         scales = np.full(settings.num_ceps, settings.cepstral_scale, np.float32)
         if settings.cepstral_lifter:
             scales *= lifter(settings.cepstral_lifter, settings.num_ceps)
@@ -357,12 +354,10 @@ class Plp(MelFeatures):
 
     def of_frames(self, frames: np.ndarray, energies: np.ndarray | None) -> np.ndarray:
         options = self.options
-        banks = apply_bins(self.bins, _power(_spectrum(frames)[:-1])) * self._loudness
+        banks = self._filters.of(_power(_spectrum(frames)[:-1])) * self._loudness
         banks **= np.float32(options.compress_factor)
         banks = np.concatenate((banks[:1], banks, banks[-1:]))
-        correlations = np.zeros((len(self._inverse), len(frames)), np.float32)
-        for column, row in zip(self._inverse.T, banks, strict=True):
-            correlations += column[:, None] * row
+        correlations = self._inverse.of(banks)
         filters, left = linear_prediction(correlations)
         # Kaldi floors the logarithm, not the power: a C0 is never negative.
         first = np.maximum(np.log(np.maximum(left, self.least_energy)), 0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import OpscopeError
+from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import bind
 from .options import MelOptions
 
 
@@ -80,17 +83,49 @@ def equal_loudness(options: MelOptions) -> np.ndarray:
     return (below**2 * (square + 1.44e6) / (square + 9.61e6)).astype(np.float32)
 
 
-def apply_bins(bins: list[MelBin], spectrum: np.ndarray) -> np.ndarray:
-    """Energies of the filters: [bins, frames], of a spectrum [points, frames], float32.
+class WeightedRows:
+    """Sums of neighboring rows of a matrix, each row times a weight.
 
-    Sums run along the spectrum, one point after the other, so that a frame's energies do not depend
-    on how many frames there are. Two frames at least are wanted: NumPy sums one alone pairwise.
+    Sums run along the rows, one after the other, so that a column's do not depend on how many
+    columns there are.
+
+    Args:
+        bins: the rows of each sum, and their weights.
     """
-    energies = np.empty((len(bins), spectrum.shape[1]), np.float32)
-    for row, each in zip(energies, bins, strict=True):
-        part = spectrum[each.first : each.first + len(each.weights)]
-        np.add.reduce(part * each.weights[:, None], axis=0, out=row)
-    return energies
+
+    def __init__(self, bins: Sequence[MelBin]) -> None:
+        self._bins = bins
+        self._ends = max(each.first + len(each.weights) for each in bins)
+        self._first = np.array([each.first for each in bins])
+        self._begin = np.cumsum([0, *(len(each.weights) for each in bins)])
+        self._weights = np.concatenate([each.weights for each in bins]).astype(np.float32)
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """The sums: float32, [sums, columns], of a matrix [rows, columns], float32."""
+        if len(rows) < self._ends:
+            raise ShapeError(f"sums of {self._ends} rows for a matrix {list(rows.shape)}")
+        sums = np.empty((len(self._bins), rows.shape[1]), np.float32)
+        library = native.load("features")
+        if library is None:
+            for out, each in zip(sums, self._bins, strict=True):
+                products = rows[each.first : each.first + len(each.weights)] * each.weights[:, None]
+                np.cumsum(products, axis=0, out=products)
+                out[:] = products[-1]
+            return sums
+        bind(
+            library,
+            "weighted_rows",
+            rows=len(sums),
+            points=len(rows),
+            columns=rows.shape[1],
+            weight_count=len(self._weights),
+            first=self._first,
+            begin=self._begin,
+            weights=self._weights,
+            x=np.ascontiguousarray(rows, np.float32),
+            out=sums,
+        ).run()
+        return sums
 
 
 def cosine_transform(cepstra: int, bins: int) -> np.ndarray:

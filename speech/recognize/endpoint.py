@@ -50,6 +50,8 @@ class EndpointRule:
         )
 
 
+_PIECE = 32  # frames of a path whose phones are looked up at a time
+
 DEFAULT_RULES = (
     EndpointRule(must_contain_nonsilence=False, min_trailing_silence=5.0),
     EndpointRule(min_trailing_silence=0.5, max_relative_cost=2.0),
@@ -99,11 +101,13 @@ def trailing_silence(decoder: Decoder, phones: np.ndarray, silence: Iterable[int
         phones: of each transition-id. silence: phones that are silence.
     """
     silent = frozenset(silence)
+    ids = decoder.traced().ids
     count = 0
-    for phone in phones[decoder.traced().ids[::-1]].tolist():
-        if phone not in silent:
-            break
-        count += 1
+    for end in range(len(ids), 0, -_PIECE):  # most often, the last piece tells
+        for phone in phones[ids[max(end - _PIECE, 0) : end]][::-1].tolist():
+            if phone not in silent:
+                return count
+            count += 1
     return count
 
 
@@ -139,8 +143,10 @@ def endpoint(
     shift = np.float32(frame_shift)
     length = np.float32(frames) * shift
     silence = np.float32(trailing_silence(decoder, phones, options.silence_phones)) * shift
-    relative_cost = decoder.final_relative_cost()
     for number, rule in enumerate(options.rules, 1):
+        if not rule.holds(silence, -math.inf, length):  # whatever it costs to end
+            continue
+        relative_cost = decoder.final_relative_cost()
         if rule.holds(silence, relative_cost, length):
             return Endpoint(number, float(silence), relative_cost, float(length))
     return None

@@ -76,6 +76,10 @@ class ArrayTokens:
             self._drop_tokens(number + 1)
         self._drop_tokens(0)
 
+    def best(self) -> int:
+        """See `Tokens`."""
+        return int(np.argmin(self._frames[-1].tokens["cost"]))
+
     def newest(self) -> tuple[np.ndarray, np.ndarray]:
         """See `Tokens`."""
         finals = self._loops.finals(self._states) if self._finals is None else self._finals

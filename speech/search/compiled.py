@@ -141,6 +141,10 @@ class CompiledTokens:
         if self._run("search_finalize").status:
             raise MemoryError("tokens of a search")
 
+    def best(self) -> int:
+        """See `Tokens`."""
+        return self._run("search_best").token
+
     def newest(self) -> tuple[np.ndarray, np.ndarray]:
         """See `Tokens`."""
         ((count, *_),) = self.sizes(self.count - 1, self.count).tolist()

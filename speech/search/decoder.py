@@ -242,10 +242,12 @@ class Decoder:
         """
         asked = self._changes, use_final
         if self._traced_at != asked:
-            costs, finals = self._newest()
             if use_final:
-                costs = costs + _ends(finals)
-            self._path = self._path.continued(self._pieces(int(np.argmin(costs))))
+                costs, finals = self._newest()
+                best = int(np.argmin(costs + _ends(finals)))
+            else:
+                best = self._tokens.best()
+            self._path = self._path.continued(self._pieces(best))
             self._traced_at = asked
         return self._path
 

@@ -80,6 +80,10 @@ class Tokens(Protocol):
         """End the utterance: costs of ending count, and all outside of the lattice goes."""
         ...
 
+    def best(self) -> int:
+        """The first newest token with the least cost."""
+        ...
+
     def newest(self) -> tuple[np.ndarray, np.ndarray]:
         """The costs of the newest tokens, and of ending in them, float32."""
         ...

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
+from opscope.framework.fusion.compiled import native
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.speech import (
     OnlineCmvn,
@@ -225,3 +226,37 @@ def test_what_does_not_go():
         splice(frames(2), 10**6, 0)
     with pytest.raises(ShapeError, match="a transform \\[2, 7\\] for features of 3 columns"):
         transform(frames(2), np.zeros((2, 7)))
+
+
+@pytest.mark.skipif(native.load("features") is None, reason="no native library")
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("variances", [False, True])
+@pytest.mark.parametrize("dim", [1, 3])
+def test_c_computes_what_numpy_does(
+    dim: int, variances: bool, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frames come in blocks and are asked for out of order; some are quiet, the first one too."""
+    options = OnlineCmvnOptions(
+        cmn_window=7,
+        speaker_frames=4,
+        global_frames=5,
+        normalize_variance=variances,
+        skip_dims="0" if dim == 3 else "",
+        cmn_min_energy=58.0,
+    )
+    everyone = cmvn_stats(frames(30, dim, seed=5))
+    state = OnlineCmvnState(everyone, cmvn_stats(frames(9, dim, seed=6)) if known else None)
+
+    def normalized() -> list[np.ndarray]:
+        cmvn, rows = OnlineCmvn(options, state), []
+        rng = np.random.default_rng(1)
+        for block in np.array_split(frames(40, dim), 4):
+            cmvn.accept(block)
+            rows.append(cmvn.normalized(rng.integers(0, cmvn.frames_ready, 25)))
+        return [*rows, cmvn.normalized(np.arange(-3, 0)), cmvn.normalized(np.arange(0))]
+
+    found = normalized()
+    monkeypatch.setattr("opscope.framework.fusion.compiled.native.load", lambda *_: None)
+    for ours, wanted in zip(found, normalized(), strict=True):
+        np.testing.assert_array_equal(ours, wanted)
+    assert np.ptp(np.concatenate(found)) > 0

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
+from opscope.framework.fusion.compiled import native
 from opscope.speech import Fbank, Mfcc, MfccOptions, Spectrogram, mfcc
+from opscope.speech.features.mel import MelBin, WeightedRows
 from opscope.speech.features.transforms import DeltaOptions, deltas
 from speech_data import BLOCK, SENTENCES, sentence, sounds, vosk_model
 
@@ -306,3 +308,20 @@ def test_deltas_are_slopes():
     np.testing.assert_allclose(deltas(rows, DeltaOptions(1)), np.c_[rows, first], atol=1e-6)
     with pytest.raises(OpscopeError, match="delta-window=0"):
         DeltaOptions(window=0)
+
+
+@pytest.mark.skipif(native.load("features") is None, reason="no native library")
+@pytest.mark.parametrize("columns", [0, 1, 9])
+def test_weighted_rows_in_c_and_numpy(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=8).astype(np.float32)
+    sums = WeightedRows(
+        [MelBin(0, weights[:1]), MelBin(2, weights[1:]), MelBin(1, np.full(1, 2, np.float32))]
+    )
+    rows = rng.normal(size=(9, columns)).astype(np.float32)
+    found = sums.of(rows)
+    np.testing.assert_array_equal(found[2], 2 * rows[1])
+    with pytest.raises(ShapeError, match=r"sums of 9 rows for a matrix \[8,"):
+        sums.of(rows[:8])
+    monkeypatch.setattr("opscope.framework.fusion.compiled.native.load", lambda *_: None)
+    np.testing.assert_array_equal(found, sums.of(rows))
