@@ -54,10 +54,13 @@ class Weight(NamedTuple):
 
 
 ONE = Weight()
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def single(value: float) -> float:
     """A number rounded to float32."""
+    if -_LARGEST <= value <= _LARGEST:  # most are; to change what NumPy warns of takes its time
+        return float(np.float32(value))
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 

@@ -210,7 +210,7 @@ class _Here:
         return _known(self._worker.counts())
 
     def is_hung(self) -> bool:
-        return False  # or nobody could ask
+        return False  # it is the process that asks
 
     def kill(self) -> None: ...
 
