@@ -243,7 +243,6 @@ class _Process(asyncio.Protocol):
         self._read = bytearray()
         self._gone = asyncio.get_running_loop().create_future()
         self._ending = False
-        self._last = 0.0  # when it is killed, if it has not ended by then
         self._silent = 0  # questions in a row that it has not answered
         self._asked: asyncio.Future[dict[str, int]] | None = None
         self.tasks = 0
@@ -346,20 +345,21 @@ class _Process(asyncio.Protocol):
                 future.set_exception(EndedError(_ENDED))
         self._waiting.clear()
         # It ends when it finds the socket closed, which is done after this call.
-        loop = asyncio.get_running_loop()
-        self._last = loop.time() + _ENDING
-        loop.call_soon(self._reap)
+        self._reaping = asyncio.ensure_future(self._reap())
 
-    def _reap(self) -> None:
-        pid, status = self._pid, 0
-        with suppress(ChildProcessError):  # the system has waited, where SIGCHLD is ignored
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
-        if not pid:  # it has not ended
-            loop = asyncio.get_running_loop()
-            if loop.time() > self._last:
+    async def _reap(self) -> None:
+        """Wait until it has ended; kill it, if that takes too long."""
+        loop = asyncio.get_running_loop()
+        last = loop.time() + _ENDING
+        while True:
+            pid, status = self._pid, 0
+            with suppress(ChildProcessError):  # the system has waited, where SIGCHLD is ignored
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                break
+            if loop.time() > last:
                 os.kill(self._pid, signal.SIGKILL)
-            loop.call_later(_POLL, self._reap)
-            return
+            await asyncio.sleep(_POLL)
         if not self._ending:
             code = os.waitstatus_to_exitcode(status)
             why = f" by signal {-code}" if code < 0 else ""
