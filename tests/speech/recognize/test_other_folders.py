@@ -19,6 +19,7 @@ from opscope.kaldi.files.kaldi_io import Reader
 from opscope.nnet3.language.config import split_lines
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.speech import KaldiRecognizer, Mfcc, Model
+from opscope.speech.features.mel import cosine_transform, lifter
 from opscope.speech.fst.grammar import grammar_fst, phrase_labels
 from opscope.speech.fst.graph import LookaheadGraph
 from opscope.speech.fst.graph_folder import load_graph
@@ -83,8 +84,9 @@ def normalized(folder: Path) -> Path:
 
 def with_banks(folder: Path) -> Path:
     """The folder, its features turned to filter banks."""
-    known = Mfcc(config=str(folder / "conf/mfcc.conf"))
-    cepstra = (known._lifter * known._transform).astype(np.float64)
+    known = Mfcc(config=str(folder / "conf/mfcc.conf")).options
+    scales = lifter(known.cepstral_lifter, known.num_ceps)[:, None]
+    cepstra = (scales * cosine_transform(known.num_ceps, known.num_mel_bins)).astype(np.float64)
     size = len(cepstra)
     (folder / "conf/mfcc.conf").unlink()
     (folder / "conf/fbank.conf").write_text(_FBANK)
