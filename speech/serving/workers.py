@@ -346,6 +346,7 @@ class _Process(asyncio.Protocol):
         self._waiting.clear()
         # It ends when it finds the socket closed, which is done after this call.
         self._reaping = asyncio.ensure_future(self._reap())
+        self._reaping.add_done_callback(lambda _: self._gone.set_result(None))
 
     async def _reap(self) -> None:
         """Wait until it has ended; kill it, if that takes too long."""
@@ -364,4 +365,3 @@ class _Process(asyncio.Protocol):
             code = os.waitstatus_to_exitcode(status)
             why = f" by signal {-code}" if code < 0 else ""
             _log.error("process %d of the server ended%s: its streams are lost", self._pid, why)
-        self._gone.set_result(None)

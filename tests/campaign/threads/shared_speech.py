@@ -42,6 +42,7 @@ from opscope.nnet3.inference.looped_computer import LoopedComputer
 from opscope.nnet3.inference.pieces import ChunkOptions, LoopedOptions, Utterance
 from opscope.nnet3.network.adjust import set_dropout_test_mode
 from opscope.nnet3.network.nnet import Nnet
+from opscope.speech.features.computers import Mfcc
 from opscope.speech.features.transforms import SpliceOptions
 from opscope.speech.fst.graph import LookaheadGraph
 from opscope.speech.ivector.extractor import IvectorExtractor
@@ -274,11 +275,12 @@ def search() -> Work:
         decoder = Decoder(graph, pdfs, SearchOptions(beam=9.0, lattice_beam=4.0, graph_arcs=300))
         decoder.accept(likelihoods[:12])
         begin = decoder.best_path()
+        heard = decoder.traced().ids
         decoder.prune()
         decoder.accept(likelihoods[12:])
         decoder.finalize()
         found = {f"tokens {n}": frame.tokens["cost"] for n, frame in enumerate(decoder.frames)}
-        return found | {"begin": begin.transition_ids}
+        return found | {"begin": begin.transition_ids, "heard": heard}
 
     return run
 
@@ -311,7 +313,8 @@ def transducers() -> Work:
 
 
 def ivectors() -> Work:
-    """Estimates by one extractor, whose Gaussians are derived when they are first heard."""
+    """Estimates by one extractor, whose Gaussians are derived when they are first heard, beside
+    features of one computer."""
     rng = np.random.default_rng(6)
     gaussians, dim, wide = 12, 5, 7
     means = rng.normal(size=(gaussians, dim)).astype(np.float32)
@@ -327,10 +330,12 @@ def ivectors() -> Work:
         splice = SpliceOptions(0, 0)
         return IvectorModel(np.eye(dim, dtype=np.float32), stats, gmm, extractor, splice=splice)
 
-    shared = model()
+    shared, computer = model(), Mfcc()
+    sound = rng.normal(0, 3000, 4000).astype(np.float32)
 
     def run() -> Results:
         return {
+            "features": computer.compute(sound),
             "shared": online_ivectors(shared, features),
             "own": online_ivectors(model(), features),
         }
