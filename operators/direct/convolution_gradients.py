@@ -53,17 +53,20 @@ def conv_grad(k: KernelArgs) -> Call | None:
         own = slice(group * filters, (group + 1) * filters)
         if w_grad is not None or b_grad is not None:
             of_w = None if w_grad is None else s.lift(w_grad)[own]
-            by_weights(k, work, s, group, of_w, None if b_grad is None else b_grad[own])
+            of_b = None if b_grad is None else b_grad[own]
+            by_weights(k, work, s, group, s.part(s.small, group), of_w, of_b)
         if x_grad is not None:
             target = s.part(s.lift(x_grad), group)
-            by_data(k, work, s, s.part(s.small, group), s.w[own], target)
+            by_data(k, work, s, s.part(s.small, group), s.w[own], target, Ends(None))
     return work.call()
 
 
-def by_weights(k: KernelArgs, work: Work, s: Shapes, group: int, w_grad: Any, b_grad: Any) -> None:
-    """Gradients of one group by its weights and its bias."""
-    grad = s.part(s.small, group)
-    dtype = s.small.dtype
+def by_weights(
+    k: KernelArgs, work: Work, s: Shapes, group: int, grad: Any, w_grad: Any, b_grad: Any
+) -> None:
+    """Gradients of one group by its weights and its bias: sums of `grad`, the smaller images where
+    there are weights, times the windows of the larger ones."""
+    dtype = grad.dtype
     (batch, outs), shape = grad.shape[:2], grad.shape[2:]
     room = -(-outs // lanes(dtype)) * lanes(dtype)
     if w_grad is None:  # the bias alone: no rows of weights
@@ -107,8 +110,22 @@ def by_weights(k: KernelArgs, work: Work, s: Shapes, group: int, w_grad: Any, b_
     )
 
 
-def by_data(k: KernelArgs, work: Work, s: Shapes, grad: Any, w: Any, x_grad: Any) -> None:
-    """Gradient of one group by its input: for each remainder of the places a convolution."""
+def by_data(
+    k: KernelArgs,
+    work: Work,
+    s: Shapes,
+    grad: Any,
+    w: Any,
+    x_grad: Any,
+    ends: Ends,
+    after: KernelArgs | None = None,
+    keep: bool = False,
+) -> None:
+    """Gradient of one group by its input: for each remainder of the places a convolution.
+
+    Args:
+        ends, after: what else makes a result, and the activation that follows. keep: see `pack`.
+    """
     taps = [
         [_taps(axis, rest) for rest in range(min(axis.stride, size))]
         for axis, size in zip((s.down, s.right), x_grad.shape[2:], strict=True)
@@ -135,7 +152,7 @@ def by_data(k: KernelArgs, work: Work, s: Shapes, grad: Any, w: Any, x_grad: Any
             *_, below, beside = steps(x_grad)
             phase = Phase(
                 _tap_places(down, right, seen, top, left),
-                pack(k, work, w, 0 if s.deep else 1, numbers),
+                pack(k, work, w, 0 if s.deep else 1, numbers, keep=keep),
                 grid(count, (seen.row, seen.pixel)),
                 grid(
                     count,
@@ -146,8 +163,8 @@ def by_data(k: KernelArgs, work: Work, s: Shapes, grad: Any, w: Any, x_grad: Any
             reach = [_reach(shift, count[0], grad.shape[2]) for _, shift in down]
             phases += without_padding(phase, reach, count[0]) if right else [phase]
     depth = (1 if s.deep else w.shape[0]) * w[0, 0].size // max(len(phases), 1)
-    into = Target(x_grad, len(x_grad), activation(work), deep=s.deep)
-    add_sums(k, work, seen, phases, seen.pixel, into, Ends(None), (parts, False), depth)
+    into = Target(x_grad, len(x_grad), activation(work, after), deep=s.deep)
+    add_sums(k, work, seen, phases, seen.pixel, into, ends, (parts, False), depth)
 
 
 def _tap_places(

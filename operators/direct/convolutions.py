@@ -56,7 +56,7 @@ def conv(k: KernelArgs) -> Call | None:
         if _in_place(s, tail, b):
             depthwise(k, work, s, ends, tail)
         else:
-            forward(k, work, s, group, s.w[own], ends, tail)
+            forward(k, work, s, group, s.w[own], s.part(s.small, group), ends, tail)
     return work.call()
 
 
@@ -94,14 +94,22 @@ def _row_memory(k: KernelArgs, out: Any, epilogue: Several | None) -> dict[str, 
 
 
 def forward(
-    k: KernelArgs, work: Work, s: Shapes, group: int, w: Any, ends: Ends, tail: Tail
+    k: KernelArgs,
+    work: Work,
+    s: Shapes,
+    group: int,
+    w: Any,
+    out: Any,
+    ends: Ends,
+    tail: Tail | None = None,
 ) -> None:
     """The convolution of one group, with its tail."""
-    x, out = s.part(s.large, group), s.part(s.small, group)
-    epilogue = tail.epilogue(work, lambda array: s.part(s.lift(array), group))
-    then = activation(work, tail.activation)
+    x = s.part(s.large, group)
+    epilogue = tail and tail.epilogue(work, lambda array: s.part(s.lift(array), group))
+    then = activation(work, tail and tail.activation)
     into = Target(out, x.shape[0], then, deep=s.deep, epilogue=epilogue)
-    if tail.pool is not None:
+    pooled = tail is not None and tail.pool is not None
+    if tail and pooled:
         shape = (1,) * s.lifted + tail.shape[2:]
         count = rooms(prod(shape) * w.shape[0] * x.itemsize)
         memory = k.scratch((count, *shape, w.shape[0]), x.dtype)
@@ -114,10 +122,10 @@ def forward(
     # Of few pixels each thread reads its share of the weights, and none has less than a vector.
     vectors = len(w) // lanes(x.dtype)
     turned = into.array.strides[1] != into.array.itemsize
-    sliced = prod(plane) <= _FEW_PIXELS and vectors > 1 and tail.pool is None and not turned
+    sliced = prod(plane) <= _FEW_PIXELS and vectors > 1 and not pooled and not turned
     if sliced:
         parts = min(parts, vectors)
-    if tail.pool is not None:
+    if tail and pooled:
         parts = tail.parts(parts, max(threads() // x.shape[0], 1))
     ragged = s.deep and x.shape[1] % lanes(x.dtype) != 0  # vectors reach beyond the array
     seen = image(k, work, x, s.frame(plane), at_once=parts > 1, copy=ragged)

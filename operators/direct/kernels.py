@@ -7,12 +7,14 @@ import numpy as np
 from ...framework.ir.registry import Kernel, OperatorDef, lookup
 from ..conv import adaptive_pool as _adaptive_pool
 from ..conv import conv as _conv
+from ..conv import conv_transpose as _conv_transpose
 from ..conv import pool as _pool
 from ..math import norm as _norm
 from . import batch_norm as _batch_norm
 from . import convolution_gradients as _convolution_gradients
 from . import convolutions as _convolutions
 from . import pooling as _pooling
+from . import transposed_convolutions as _transposed
 from .tail import ACTIVATIONS
 
 _DTYPES = np.float32, np.float64
@@ -28,6 +30,7 @@ def _register(
     backward: Kernel,
     channels_last: tuple[tuple[str, ...], ...] = _IMAGES,
     tails: tuple[str, ...] = (),
+    epilogues: bool = False,
 ) -> None:
     gradient = lookup(f"{entry.type}_grad")
     for one, kernel, after in ((entry, forward, tails), (gradient, backward, ())):
@@ -39,13 +42,17 @@ def _register(
             channels_last=channels_last,
             tails=after,
             inference_tails=("batch_norm",) if after else (),
-            epilogues=bool(after),
+            epilogues=epilogues and one is entry,
         )
 
 
 for _entry, _after in ((_conv.conv1d, _pool.max_pool1d), (_conv.conv2d, _pool.max_pool2d)):
     _following = _norm.batch_norm.type, *ACTIVATIONS, _after.type
-    _register(_entry, _convolutions.conv, _convolution_gradients.conv_grad, tails=_following)
+    _kernels = _convolutions.conv, _convolution_gradients.conv_grad
+    _register(_entry, *_kernels, tails=_following, epilogues=True)
+for _entry in (_conv_transpose.conv_transpose1d, _conv_transpose.conv_transpose2d):
+    _kernels = _transposed.conv_transpose, _transposed.conv_transpose_grad
+    _register(_entry, *_kernels, tails=(_norm.batch_norm.type, *ACTIVATIONS))
 for _entry in (_pool.max_pool1d, _pool.max_pool2d):
     _register(_entry, _pooling.max_pool, _pooling.max_pool_grad)
 for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):

@@ -82,7 +82,8 @@ def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[tuple[BoundLoop
     ]
     loop = replace(bound, loop=replace(bound.loop, operands=tuple(rows)))
     return [
-        (loop, [moved[i][n] if i in moved else array[n].reshape(-1) if i in channels else array
+        (loop, [moved[i][n] if i in moved else array.reshape(shape[:2])[n] if i in channels
+                else array
                 for i, array in enumerate(arrays)])
         for n in range(shape[0])
     ]  # fmt: skip

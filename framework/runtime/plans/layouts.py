@@ -87,8 +87,10 @@ def is_of_channels(shape: Shape, images: Shape | None = None) -> bool:
     """Whether an array has one number for each channel of each image.
 
     Args:
-        images: shape of the images; None: of any.
+        images: shape of the images, against which it is broadcast; None: of any.
     """
+    if images is not None:
+        shape = (*(1,) * (len(images) - len(shape)), *shape)
     same = images is None or (len(images) == len(shape) and images[:2] == shape[:2])
     return same and len(shape) in _RANKS and all(size == 1 for size in shape[2:])
 

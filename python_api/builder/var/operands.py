@@ -13,6 +13,7 @@ import numpy as np
 
 from ....framework.base.dtypes import FLOATS
 from ....framework.base.errors import AttributeTypeError, ShapeError
+from ....operators.math.powers import raised
 from ..calls import where
 from .base import Builder, Handle
 
@@ -183,10 +184,11 @@ def power(x: Handle, other: Any, swapped: bool) -> Any:
     """
     number = None if isinstance(other, Handle) else as_array(other)
     if number is not None and number.ndim == 0 and not swapped and kind_of(x.dtype) != "b":
-        if number == 2 and (number.dtype.kind in "iu" or kind_of(x.dtype) == "f"):
-            return x.builder.add_op("square", x)
-        if kind_of(x.dtype) == "i" and number.dtype.kind in "iu" and number >= 0:
-            return _whole_power(x, int(number))
+        is_float = kind_of(x.dtype) == "f"
+        if number.dtype.kind in "iu" or is_float and number.dtype.kind == "f":
+            result = raised(x.builder.add_op, x, number.item(), is_float)
+            if result is not None:
+                return result
     left, right = pair(x, other, "**")
     if kind_of(left.dtype) != "f":
         raise ShapeError(
@@ -194,18 +196,3 @@ def power(x: Handle, other: Any, swapped: bool) -> Any:
             f" them first, as in {x.name}.astype('float32')"
         )
     return x.builder.add_op("pow", *((right, left) if swapped else (left, right)))
-
-
-def _whole_power(x: Handle, exponent: int) -> Any:
-    """x ** exponent by squaring, for integers."""
-    if exponent == 0:
-        return x.builder.add_op("fill_like", x, value=1.0)
-    result = None
-    square = x
-    while True:
-        if exponent & 1:
-            result = square if result is None else x.builder.add_op("mul", result, square)
-        exponent >>= 1
-        if not exponent:
-            return result
-        square = x.builder.add_op("square", square)

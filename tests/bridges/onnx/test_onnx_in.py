@@ -52,6 +52,44 @@ def test_layers_run_as_elsewhere(rows: int) -> None:
     np.testing.assert_allclose(model.run(feed)["y"], with_ort(data, feed)[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"pads": [1, 0, 0, 2], "output_padding": [1, 0]},
+        {"output_shape": [6, 8]},  # an odd number of places is cut, the greater part first
+        {"output_shape": [6, 8], "auto_pad": "SAME_UPPER"},
+        {"output_shape": [8, 11]},  # one more place than windows reach
+        {"auto_pad": "SAME_LOWER"},
+        {"auto_pad": "VALID", "dilations": [2, 1]},
+    ],
+)
+def test_transposed_convolutions_as_elsewhere(attributes: dict[str, Any], biased: bool) -> None:
+    graph = Graph("transposed", 17)
+    given = [graph.input("x", np.dtype("f4"), (2, 4, 3, 5)), graph.constant(x_of(4, 3, 3, 2))]
+    given += [graph.constant(x_of(6))] if biased else []
+    y = graph.node("ConvTranspose", given, "y", group=2, strides=[2, 2], **attributes)
+    graph.output(y, np.dtype("f4"))
+    data, feed = model_bytes(graph), {"x": x_of(2, 4, 3, 5)}
+    found, wanted = model_of_bytes(data).run(feed)[y], with_ort(data, feed)[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("power", [0, 1, 2, 3, 4, 5, 0.5, -0.5, -1, -2, 2.5])
+def test_powers_by_numbers_as_elsewhere(power: float, dtype: str) -> None:
+    if dtype == "int64" and not float(power).is_integer():
+        pytest.skip("integers have whole powers")
+    graph = Graph("powers", 17)
+    given = [graph.input("x", np.dtype(dtype), (2, 3)), graph.constant(np.float32(power))]
+    graph.output(graph.node("Pow", given, "y"), np.dtype(dtype))
+    data, x = model_bytes(graph), np.array([[1, 2, 3], [7, 12, 2500]], dtype)
+    found, wanted = model_of_bytes(data).run({"x": x})["y"], with_ort(data, {"x": x})[0]
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=0 if dtype == "int64" else 1e-6)
+
+
 def test_products_of_dequantized_integers_are_products_of_integers() -> None:
     """MatMul and Gemm, with scales of columns; where the processor multiplies bytes."""
     rng = np.random.default_rng(1)

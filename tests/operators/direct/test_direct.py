@@ -104,25 +104,48 @@ def conv_case(rng: np.random.Generator, rank: int, dtype: Any) -> tuple[Any, Any
     return x, w, attrs
 
 
+def transposed_case(rng: np.random.Generator, rank: int, dtype: Any) -> tuple[Any, Any, Any]:
+    """Random shapes of a transposed convolution, whose result has places; x, w, attributes."""
+    while True:
+        x, w, attrs = conv_case(rng, rank, dtype)
+        attrs.pop("padding_algorithm", None)
+        attrs["output_padding"] = [int(rng.integers(0, step)) for step in attrs["stride"]]
+        padding = attrs.get("padding", [0] * 2 * rank)
+        sizes = [int(rng.integers(1, 9)) for _ in range(rank)]
+        places = [
+            (size - 1) * step + (taps - 1) * dilation + 1 + more - before - after
+            for size, step, taps, dilation, more, before, after in zip(
+                *(sizes, attrs["stride"], w.shape[2:], attrs["dilation"]),
+                *(attrs["output_padding"], padding[:rank], padding[rank:]),
+                strict=True,
+            )
+        ]
+        if min(places) > 0:
+            shape = len(x), len(w), *sizes
+            return rng.standard_normal(shape).astype(dtype), w, attrs
+
+
 @with_compiler
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("kind", ["conv", "conv_transpose"])
 @pytest.mark.parametrize("seed", range(12))
-def test_conv(seed: int, rank: int, dtype: Any) -> None:
+def test_conv(seed: int, kind: str, rank: int, dtype: Any) -> None:
     rng = np.random.default_rng([seed, rank])
     taken = 0
     for layout in LAYOUTS:
-        x, w, attrs = conv_case(rng, rank, dtype)
-        b = rng.standard_normal(len(w)).astype(dtype)
+        x, w, attrs = (conv_case if kind == "conv" else transposed_case)(rng, rank, dtype)
+        outs = len(w) if kind == "conv" else w.shape[1] * attrs["groups"]
+        b = rng.standard_normal(outs).astype(dtype)
         inputs = {"x": ("x",), "w": ("w",)} | ({"b": ("b",)} if rng.random() < 0.7 else {})
         given = {"x": x, "w": w, "b": b}
         given = {name: given[name] for name in inputs}
-        node = OpNode(f"conv{rank}d", inputs, {"out": ("out",)}, attrs)
+        node = OpNode(f"{kind}{rank}d", inputs, {"out": ("out",)}, attrs)
         out = run(node, given, "xp", "")["out"]  # pyright: ignore
         grad = rng.standard_normal(out.shape).astype(dtype)
         wanted = [name for name in given if rng.random() < 0.7] or ["w"]
         backward = OpNode(
-            f"conv{rank}d_grad",
+            f"{kind}{rank}d_grad",
             inputs | {"out_grad": ("grad",)},
             {f"{name}_grad": (f"{name}_grad",) for name in wanted},
             attrs,

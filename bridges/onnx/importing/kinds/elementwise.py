@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .....framework.ir.registry import lookup
+from .....operators.math.powers import raised
 from .....operators.names import names_in
 from ..calls import KINDS, Attributes, Call, Kind, Value, evaluates, lowers
 from .linear import in_floats
@@ -54,14 +55,12 @@ def _div(n: Call) -> Value:
 @lowers("Pow")
 def _pow(n: Call) -> Value:
     x, y = _pair(n)
+    if y.array is not None and y.array.size == 1 and y.ndim <= x.ndim and not y.is_parameter:
+        power = raised(n.op, x, y.array.item(), x.is_float)
+        if power is not None:
+            return power
     if not x.is_float:
         return n.cast(n.op("pow", *(n.cast(value, np.float64) for value in (x, y))), x.dtype)
-    if y.array is not None and y.array.size == 1 and y.ndim <= x.ndim and not y.is_parameter:
-        power = float(y.array.reshape(-1)[0])
-        if power == 2:
-            return n.op("square", x)
-        if power == 0.5:
-            return n.op("sqrt", x)
     return n.op("pow", x, n.cast(y, x.dtype))
 
 

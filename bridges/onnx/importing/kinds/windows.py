@@ -114,45 +114,32 @@ def _conv_transpose(n: Call) -> Value:
     strides = n.ints("strides", [1] * rank) or []
     dilations = n.ints("dilations", [1] * rank) or []
     more = n.ints("output_padding", [0] * rank) or []
-    whole = [
-        (size - 1) * s + (k - 1) * d + 1
-        for size, s, k, d in zip(sizes, strides, kernel, dilations, strict=True)
-    ]
     auto = n.attr("auto_pad", "NOTSET")
     wanted = n.ints("output_shape")
     if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
         wanted = [size * s for size, s in zip(sizes, strides, strict=True)]
     if wanted is not None:
-        wanted = list(wanted)[-rank:]
-        begins = []
-        for size, extra, want in zip(whole, more, wanted, strict=True):
-            total = max(size + extra - want, 0)
-            begins.append(total - total // 2 if auto == "SAME_LOWER" else total // 2)
+        begins, ends = [], []
+        windows = zip(sizes, strides, kernel, dilations, wanted[-rank:], more, strict=True)
+        for size, s, k, d, want, room in windows:
+            whole = (size - 1) * s + (k - 1) * d + 1
+            total = max(whole + room - want, 0)
+            begins.append(total // 2 if auto == "SAME_UPPER" else total - total // 2)
+            ends.append(whole - begins[-1] - want)
     else:
-        flat = n.ints("pads", [0] * (2 * rank)) or []
-        begins = flat[:rank] if auto != "VALID" else [0] * rank
-        ends = flat[rank:] if auto != "VALID" else [0] * rank
-        wanted = [
-            size + extra - begin - end
-            for size, extra, begin, end in zip(whole, more, begins, ends, strict=True)
-        ]
-    out = n.op(
+        none = [0] * 2 * rank
+        flat = none if auto == "VALID" else n.ints("pads", none) or none
+        begins = flat[:rank]
+        ends = [end - room for end, room in zip(flat[rank:], more, strict=True)]
+    return n.op(
         f"conv_transpose{rank}d",
-        x,
-        w,
+        *(x, w) if b is None else (x, w, b),
         stride=strides,
+        padding=[*begins, *(max(end, 0) for end in ends)],
+        output_padding=[max(-end, 0) for end in ends],
         dilation=dilations,
         groups=n.attr("group", 1),
     )
-    lack = [max(b + w - size, 0) for b, w, size in zip(begins, wanted, whole, strict=True)]
-    if any(lack):
-        out = n.op("pad", out, paddings=[0, 0, 0, 0, *(v for p in lack for v in (0, p))])
-    if any(begins) or list(out.shape[2:]) != wanted:
-        ends = [b + w for b, w in zip(begins, wanted, strict=True)]
-        out = n.op("slice", out, axes=list(range(2, 2 + rank)), starts=begins, ends=ends)
-    if b is None:
-        return out
-    return n.op("add", out, n.reshape(b, [-1, *[1] * rank]))
 
 
 # -- poolings --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from .....framework.base.dtypes import is_float
+from .....operators.math.powers import raised
 from ....onnx.importing.calls import Attributes, Kind, Value, array_of
 from ..calls import RULES, Aten, Ref, aten, aten_of
 
@@ -128,13 +129,8 @@ def _pow(n: Aten) -> Value:
         x, y = n.tensor("self", dtype), n.tensor("exponent", dtype)
         return n.op("pow", x, y)
     x = n.tensor("self", dtype)
-    if power == 2:
-        return n.op("square", x) if is_float(dtype) else n.op("mul", x, x)
-    if power == 0.5:
-        return n.op("sqrt", x)
-    if power == 1:
-        return x
-    return n.op("pow", x, n.const(power, dtype))
+    by_products = raised(n.op, x, power, is_float(dtype))
+    return n.op("pow", x, n.const(power, dtype)) if by_products is None else by_products
 
 
 @aten_of("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
