@@ -76,6 +76,24 @@ def test_transposed_convolutions_as_elsewhere(attributes: dict[str, Any], biased
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("shape", [(7, 4), (2, 7, 4)])
+def test_products_read_what_was_transposed(shape: tuple[int, ...], kind: str) -> None:
+    if kind == "Gemm" and len(shape) > 2:
+        pytest.skip("Gemm takes matrices")
+    graph = Graph("tied", 17)
+    x = graph.input("x", np.dtype("f4"), (*shape[:-2], 3, 4))
+    w = graph.input("w", np.dtype("f4"), shape)
+    axes = list(range(len(shape)))
+    turned = graph.node("Transpose", [w], "t", perm=[*axes[:-2], axes[-1], axes[-2]])
+    graph.output(graph.node(kind, [x, turned], "y"), np.dtype("f4"))
+    data, feed = model_bytes(graph), {"x": x_of(*shape[:-2], 3, 4), "w": x_of(*shape)}
+    model = model_of_bytes(data)
+    np.testing.assert_allclose(model.run(feed)["y"], with_ort(data, feed)[0], rtol=1e-5, atol=1e-5)
+    product = next(op for op in model.op_list().ops if op.type == "matmul")
+    assert product.inputs["y"] == ("w",) and product.attrs["transpose_y"]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 @pytest.mark.parametrize("power", [0, 1, 2, 3, 4, 5, 0.5, -0.5, -1, -2, 2.5])
 def test_powers_by_numbers_as_elsewhere(power: float, dtype: str) -> None:

@@ -14,7 +14,26 @@ from ..calls import Attributes, Call, Value, evaluates, lowers
 @lowers("MatMul")
 def _matmul(n: Call) -> Value:
     x, y = (in_floats(n, n[i]) for i in range(2))
-    return n.cast(matmul(n, x, y), n[0].dtype)
+    before, is_turned = unturned(y)
+    multiply = partial(_times_turned, n, before) if is_turned else None
+    return n.cast(matmul(n, x, y, multiply), n[0].dtype)
+
+
+def unturned(x: Value) -> tuple[Value, bool]:
+    """What a matrix was transposed from and True, where it was; else the matrix and False.
+
+    The product reads either; weights of a large vocabulary are not copied in each run so.
+    """
+    made = x.made_by
+    if made is None or made.node.op != "Transpose" or x.ndim < 2 or x.is_known:
+        return x, False
+    axes = list(range(x.ndim))
+    swapped = [*axes[:-2], axes[-1], axes[-2]]
+    return (made[0], True) if (made.ints("perm") or axes[::-1]) == swapped else (x, False)
+
+
+def _times_turned(n: Call, before: Value, rows: Value, _: Value) -> Value:
+    return n.op("matmul", rows, before, transpose_y=True)
 
 
 def in_floats(n: Call, x: Value) -> Value:
@@ -57,12 +76,13 @@ def matmul(
 
 @lowers("Gemm")
 def _gemm(n: Call) -> Value:
+    (x, x_turned), (y, y_turned) = (unturned(in_floats(n, n[i])) for i in range(2))
     how = {
-        "transpose_x": bool(n.attr("transA", 0)),
-        "transpose_y": bool(n.attr("transB", 0)),
+        "transpose_x": bool(n.attr("transA", 0)) != x_turned,
+        "transpose_y": bool(n.attr("transB", 0)) != y_turned,
         "alpha": n.attr("alpha", 1.0),
     }
-    return gemm_of(n, n.op("matmul", *(in_floats(n, n[i]) for i in range(2)), **how))
+    return gemm_of(n, n.op("matmul", x, y, **how))
 
 
 def gemm_of(n: Call, product: Value) -> Value:
