@@ -1043,12 +1043,50 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             status=RESULT,
         ),
     ),
+    "label_lines": (
+        # Labels of whole utterances in a text; numbers are those of words in order of appearance,
+        # or the ones that stand behind the words.
+        Struct(
+            "label_lines",
+            size=COUNT,
+            text=reads("size", "uint8"),
+            begin=COUNT,
+            numbered=FLAG,
+            most=COUNT,
+            starts=writes("most", "float64"),
+            stops=writes("most", "float64"),
+            numbers=writes("most", "int32"),
+            most_utterances=COUNT,
+            titles=writes("most_utterances", "int64"),
+            title_ends=writes("most_utterances", "int64"),
+            ends=writes("most_utterances", "int64"),  # of the labels of each
+            room=COUNT,  # for different words
+            places=writes("room", "int64"),
+            lengths=writes("room", "int64"),
+            labels=RESULT,
+            utterances=RESULT,
+            words=RESULT,
+            at=RESULT,
+            where=("begin <= size",),
+        ),
+    ),
     "mersenne": (
         Struct(
             "mersenne64",
             turns=COUNT,
             state=updates("312", "uint64"),
             out=writes("turns 312", "uint64"),
+        ),
+        # Numbers from `low` on, below `high`: float32 if `single`, else float64.
+        Struct(
+            "uniform",
+            count=COUNT,
+            single=FLAG,
+            state=updates("312", "uint64"),
+            out=writes("count*(8-4*single)", "bytes"),
+            low=REAL,
+            span=REAL,
+            high=REAL,
         ),
     ),
     "ivectors": (
@@ -1295,24 +1333,47 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             samples=COUNT,
             classes=SOME,
             x=reads("samples classes"),
-            labels=reads("samples", "int64"),
+            labels=reads("samples", "int64", optional=True),
+            weights=reads("samples classes", optional=True),  # of the classes, without labels
             out=writes("samples"),
             softmax=writes("samples classes", optional=True),
+            logs=writes("samples classes", optional=True),  # of the softmax
             ignored=NUMBER,
             bad=RESULT,  # whether a label is no class
+            where=("given(labels) != given(weights)",),
         ),
         Struct(
             "cross_entropy_grad",
             samples=COUNT,
             classes=SOME,
             softmax=reads("samples classes"),
-            labels=reads("samples", "int64"),
+            labels=reads("samples", "int64", optional=True),
+            weights=reads("samples classes", optional=True),
             out_grad=reads("samples"),
             x_grad=writes("samples classes"),
             ignored=NUMBER,
             bad=RESULT,
+            where=("given(labels) != given(weights)",),
         ),
-        Struct("mean", size=COUNT, x=reads("size"), out=writes("1")),
+        Struct(
+            "log_softmax_pull",
+            size=COUNT,
+            logs=reads("size"),
+            weights=reads("size"),
+            out_grad=reads("1"),
+            x_grad=writes("size"),
+        ),
+        Struct(
+            "misclassified",
+            samples=COUNT,
+            classes=SOME,
+            label=reads("samples classes"),
+            x=reads("samples classes"),
+            out=writes("samples"),
+            top=SOME,
+        ),
+        # The sum of all elements over the divisor.
+        Struct("mean", size=COUNT, x=reads("size"), out=writes("1"), divisor=REAL),
         # All elements are the factor, times the other number if it is there.
         Struct(
             "fill", size=COUNT, out=writes("size"), factor=REAL, other=reads("1", optional=True)

@@ -44,8 +44,23 @@ static void near(const T *x, word step, word rows, word cols) {
     for (word j = 0; j < cols; j += 64 / sizeof(T)) __builtin_prefetch(x + i * step + j);
 }
 
+enum { TURNED = 1 << 17 };  /* bytes of rows of a that lie in columns, and are packed together */
+
+/* Rows that lie in columns, as tiles read them: HIGH rows side by side, for one number of the inner
+   dimension after another. As they lie, a tile reads a line of memory for each of these, which are
+   far apart. */
+static void pack_turned(const T *a, word next_k, word rows, word k, T *to) {
+  for (word j = 0; j < k; j++, a += next_k, to += HIGH) {
+    word i = 0;
+    for (; i + HIGH <= rows; i += HIGH) memcpy(to + i * k, a + i, HIGH * sizeof(T));
+    if (i < rows) memcpy(to + i * k, a + i, (rows - i) * sizeof(T));
+  }
+}
+
 /* piece by piece of the inner dimension */
 EXPORT(rows)(const struct rows *b, word c, word blocks) {
+  /* not on the stack, which threads of a program may have little of */
+  static __thread T own[TURNED / sizeof(T)] __attribute__((aligned(64)));
   const word m = b->m, n = b->n, ldc = b->out_step, r0 = m * c / blocks, r1 = m * (c + 1) / blocks;
   const word lda = b->down, next_k = b->right;
   const int packing = !b->packed && !c;
@@ -55,23 +70,32 @@ EXPORT(rows)(const struct rows *b, word c, word blocks) {
   for (word i = 0; i < b->count; i++) {
     const struct pack *how = b->pieces + i;
     const word k = how->k;
-    const word high = packing ? r1 - r0 : CHUNK;  /* rows of a that panels pass by */
+    const word room = k ? least(TURNED / (k * sizeof(T)) / HIGH, 8) * HIGH : 0;
+    const int turned = lda == 1 && next_k != 1 && room;
+    /* rows of a that panels pass by */
+    const word high = turned ? room : packing ? r1 - r0 : CHUNK;
     const T *a = b->a + i * b->each * next_k;
     for (word r = r0; r < r1; r += high) {
       const word end = least(r + high, r1);
+      const int fresh = packing && (!turned || r == r0);
+      if (turned) pack_turned(a + r, next_k, end - r, k, own);
       for (word j = 0; j < n; j += COLS) {
         /* panels that nobody asks for again all take the same memory, which stays near */
-        T *p = how->panels + (packing && blocks == 1 ? 0 : j * k);
+        T *p = how->panels + (packing && blocks == 1 && !turned ? 0 : j * k);
         const word cols = least(COLS, n - j);
         const T *begin = from ? from + j : 0;
-        if (packing) one_panel(how, j / COLS, p);
+        if (fresh) one_panel(how, j / COLS, p);
         for (word at = r; at < end; at += HIGH) {
           const word next = least(at + HIGH, end);
-          if (packing && at - r < 8 * HIGH) ask(how, j / COLS + 1, (at - r) / HIGH);
+          if (fresh && at - r < 8 * HIGH) ask(how, j / COLS + 1, (at - r) / HIGH);
           if (blocks > 1) near(out + next * ldc + j, ldc, least(HIGH, end - next), cols);
           if (blocks > 1 && !j && next_k == 1)
             near(a + next * lda, lda, least(HIGH, r1 - next), k);
-          panel_rows(at, next, cols, k, a, lda, next_k, p, out + j, ldc, begin, step);
+          if (turned)
+            panel_rows(0, next - at, cols, k, own + (at - r) * k, 1, HIGH, p, out + at * ldc + j,
+                       ldc, begin ? begin + at * step : 0, step);
+          else
+            panel_rows(at, next, cols, k, a, lda, next_k, p, out + j, ldc, begin, step);
         }
       }
     }

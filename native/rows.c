@@ -67,12 +67,14 @@ EXPORT(cross_entropy)(struct cross_entropy *a, word t, word parts) {
   const word last = a->samples * (t + 1) / parts;
   for (word r = a->samples * t / parts; r < last; r += high) {
     const word count = least(high, last - r);
-    T powers[BLOCK], total[BLOCK], picked[BLOCK];
+    T powers[BLOCK], total[BLOCK], picked[BLOCK], tops[BLOCK];
     T *y = a->softmax ? a->softmax + r * n : 0, *out = a->out + r;
     for (word i = 0; i < count; i++) {
-      const T *x = a->x + (r + i) * n, top = top_of(x, n);
-      const word class = class_of(a->labels[r + i], n, a->ignored, &a->bad);
-      picked[i] = class < 0 ? 0 : x[class] - top;
+      const T *x = a->x + (r + i) * n, top = tops[i] = top_of(x, n);
+      if (a->labels) {
+        const word class = class_of(a->labels[r + i], n, a->ignored, &a->bad);
+        picked[i] = class < 0 ? 0 : x[class] - top;
+      }
       if (n > BLOCK && y) {
         total[i] = powers_of(x, y, n, top);
       } else if (n > BLOCK) {
@@ -91,14 +93,27 @@ EXPORT(cross_entropy)(struct cross_entropy *a, word t, word parts) {
       }
     }
     for (word i = 0; y && i < count; i++) {
-      const T share = 1 / total[i], *from = n > BLOCK ? y : powers + i * n;
+      const T share = 1 / total[i], *from = n > BLOCK ? y + i * n : powers + i * n;
       T *to = y + i * n;
 #pragma omp simd
       for (word j = 0; j < n; j++) to[j] = from[j] * share;
     }
     TILED(total, count, LOG)
-    for (word i = 0; i < count; i++)  /* nothing for what is ignored, whatever x holds */
-      out[i] = a->labels[r + i] == a->ignored ? 0 : total[i] - picked[i];
+    for (word i = 0; i < count; i++) {
+      const T *x = a->x + (r + i) * n, top = tops[i], whole = total[i];
+      if (a->logs) {
+        T *to = a->logs + (r + i) * n;
+#pragma omp simd
+        for (word j = 0; j < n; j++) to[j] = (x[j] - top) - whole;
+      }
+      if (a->labels) {  /* nothing for what is ignored, whatever x holds */
+        out[i] = a->labels[r + i] == a->ignored ? 0 : whole - picked[i];
+      } else {
+        const T *weight = a->weights + (r + i) * n;
+        SUM(loss, n, weight[j] * (whole - (x[j] - top)))
+        out[i] = loss;
+      }
+    }
   }
 }
 
@@ -107,6 +122,14 @@ EXPORT(cross_entropy_grad)(struct cross_entropy_grad *a, word t, word parts) {
   for (word i = a->samples * t / parts; i < a->samples * (t + 1) / parts; i++) {
     const T *y = a->softmax + i * n, grad = a->out_grad[i];
     T *to = a->x_grad + i * n;
+    if (a->weights) {
+      const T *weight = a->weights + i * n;
+      SUM(share, n, weight[j])
+      const T times = share;
+#pragma omp simd
+      for (word j = 0; j < n; j++) to[j] = (y[j] * times - weight[j]) * grad;
+      continue;
+    }
     const word class = class_of(a->labels[i], n, a->ignored, &a->bad);
     if (class < 0) {
       memset(to, 0, n * sizeof(T));
@@ -119,12 +142,56 @@ EXPORT(cross_entropy_grad)(struct cross_entropy_grad *a, word t, word parts) {
   }
 }
 
+/* (exp(logs) - weights) * out_grad */
+EXPORT(log_softmax_pull)(const struct log_softmax_pull *a, word t, word parts) {
+  const T grad = *a->out_grad;
+  const word tiles = (a->size + TILE - 1) / TILE;
+  for (word tile = tiles * t / parts; tile < tiles * (t + 1) / parts; tile++) {
+    const word begin = tile * TILE, count = least(TILE, a->size - begin);
+    const T *weights = a->weights + begin;
+    T powers[TILE], *to = a->x_grad + begin;
+    memcpy(powers, a->logs + begin, count * sizeof(T));
+    TILED(powers, count, EXP)
+#pragma omp simd
+    for (word j = 0; j < count; j++) to[j] = (powers[j] - weights[j]) * grad;
+  }
+}
+
+/* where the largest number of a row is: the first one, or the first NaN if there is one */
+INLINE word place_of_top(const T *x, word n) {
+  const T top = top_of(x, n);
+  word odd = 0;
+#pragma omp simd reduction(| : odd)
+  for (word j = 0; j < n; j++) odd |= x[j] != x[j];
+  word j = 0;
+  while (j < n - 1 && !(odd ? x[j] != x[j] : x[j] == top)) j++;
+  return j;
+}
+
+/* 1 for rows in which the class of the largest label is not among the `top` largest of x, else 0 */
+EXPORT(misclassified)(const struct misclassified *a, word t, word parts) {
+  const word n = a->classes;
+  for (word i = a->samples * t / parts; i < a->samples * (t + 1) / parts; i++) {
+    const T *x = a->x + i * n;
+    const word wanted = place_of_top(a->label + i * n, n);
+    if (a->top == 1) {
+      a->out[i] = place_of_top(x, n) != wanted;
+    } else {
+      const T picked = x[wanted];
+      word above = 0;
+#pragma omp simd reduction(+ : above)
+      for (word j = 0; j < n; j++) above += x[j] > picked;
+      a->out[i] = above >= a->top;
+    }
+  }
+}
+
 EXPORT(mean)(const struct mean *a, word t, word parts) {
   if (t) return;
   const word n = a->size;
   const T *x = a->x;
   SUM(total, n, x[j])
-  *a->out = total / n;
+  *a->out = total / a->divisor;
 }
 
 EXPORT(fill)(const struct fill *a, word t, word parts) {

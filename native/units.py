@@ -46,6 +46,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "integer_gemm": ("",),
     "integers": ("",),
     "ivectors": ("",),
+    "label_lines": ("",),
     "local_epsilons": ("",),
     "mersenne": ("",),
     "minimization": ("",),
@@ -68,7 +69,7 @@ ALONE = ("glibc", "team")
 
 EXACT = (
     *("chains", "determinization", "features", "integers", "ivectors", "local_epsilons"),
-    *("minimization", "transducers"),
+    *("mersenne", "minimization", "transducers"),
 )
 """Files whose every operation rounds: none makes a product and a sum one operation."""
 

@@ -76,6 +76,23 @@ class Mersenne64:
         self._ready = ready[count:]
         return ready[:count]
 
+    def fill_uniform(self, out: np.ndarray, low: float, span: float, high: float) -> bool:
+        """Fill an array from a state that nothing was drawn from with low + span u, u in [0, 1),
+        leaving out what is not below `high`.
+
+        Args:
+            out: [N], float32 or float64, in which all is computed.
+
+        Returns:
+            Whether it was done: not without the native library.
+        """
+        library = native.load("mersenne") if out.size >= _MANY * _SIZE else None
+        if library is None:
+            return False
+        fields = {"count": out.size, "single": out.dtype == np.float32, "state": self._state}
+        bind(library, "uniform", out=out, low=low, span=span, high=high, **fields).run()
+        return True
+
     def below(self, bound: int) -> int:
         """The next integer modulo `bound`."""
         return int(self.draw(1)[0]) % bound

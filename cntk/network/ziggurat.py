@@ -81,6 +81,8 @@ def uniform(seed: int, count: int, low: float, high: float, dtype: np.dtype) -> 
     span = scalar(high) - scalar(low)
     generator = Mersenne64(seed)
     result = np.empty(count, dtype)
+    if generator.fill_uniform(result, float(low), float(span), float(high)):
+        return result
     done = 0
     while done < count:
         raw = generator.draw(min(count - done, _BLOCK)).astype(dtype)

@@ -6,7 +6,6 @@ neighbors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -18,7 +17,7 @@ from ...framework.fusion import team
 from ...framework.fusion.compiled import native
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel, lookup
-from ..loss.class_targets import reshaped
+from ..loss.class_targets import bind_targets, clearing, reshaped
 from ..loss.cross_entropy import softmax_cross_entropy
 from ..loss.labels import bind_labels
 from ..math.norm import layer_norm, rms_norm
@@ -27,9 +26,8 @@ from ..math.softmax import log_softmax, softmax
 from ..tensor.fill import fill_constant, fill_like
 from . import rows
 
-_EXP = 60
-"""Work of an element of a softmax, in the units of codegen.py."""
 _NORM = 40
+"""Work of an element that is normalized, in the units of codegen.py."""
 _PULL = 20
 """The same of a gradient of a cross entropy."""
 _LARGE = 1 << 18
@@ -54,7 +52,7 @@ def _softmax(logarithm: bool) -> Kernel:
         if sizes is None or not rows.suits(x.dtype, x, out):
             return None
         fields = {"x": x, "out": out, "logarithm": logarithm, **sizes}
-        return rows.call(rows.task("softmax", x.dtype, _EXP * x.size, **fields))
+        return rows.call(rows.task("softmax", x.dtype, rows.EXP * x.size, **fields))
 
     return kernel
 
@@ -130,30 +128,42 @@ def _norm_grad(stats: tuple[str, ...]) -> Kernel:
 
 
 def _cross_entropy(k: KernelArgs) -> Call | None:
-    return _by_class(k, "cross_entropy", ("x", "out", "softmax"), _EXP)
+    return _by_class(k, "cross_entropy", ("x", "out", "softmax"), "out", rows.EXP)
 
 
 def _cross_entropy_grad(k: KernelArgs) -> Call | None:
-    return _by_class(k, "cross_entropy_grad", ("softmax", "out_grad", "x_grad"), _PULL)
+    slots = "softmax", "out_grad", "x_grad"
+    return _by_class(k, "cross_entropy_grad", slots, "x_grad", _PULL)
 
 
-def _by_class(k: KernelArgs, name: str, slots: tuple[str, str, str], work: int) -> Call | None:
-    """A function of samples whose labels are class numbers; those that are none it marks.
+def _by_class(
+    k: KernelArgs, name: str, slots: tuple[str, str, str], cleared: str, work: int
+) -> Call | None:
+    """A function of samples with weights of the classes, or with class numbers; of these it marks
+    those that are none.
 
     Args:
-        slots: of the arrays that it takes beside the labels. work: of an element.
+        slots: of the arrays that it takes beside the labels. cleared: the slot of those which is 0
+            for ignored samples. work: of an element.
     """
     values = {slot: k.get(slot) for slot in slots}
     first, *others = values.values()
-    if k.attrs["soft_label"] or reshaped(k) or not first.size:
-        return None
-    if not rows.suits(first.dtype, first, *others):
+    if not first.size or not rows.suits(first.dtype, first, *others):
         return None
     classes = first.shape[-1]
+    samples = first.size // classes
+    if k.attrs["soft_label"] or reshaped(k):
+        weights, load, ignored = bind_targets(k, samples, classes)
+        if not rows.suits(first.dtype, weights):
+            return None
+        fields = values | {"samples": samples, "classes": classes, "weights": weights, "ignored": 0}
+        weighed = rows.call(rows.task(name, first.dtype, work * first.size, **fields))
+        clear = clearing(k, k[cleared].reshape(samples, -1), ignored)
+        return team.in_order(*load, weighed, clear)
     labels = bind_labels(k, classes)
     if not rows.suits(np.dtype("int64"), labels.values):
         return None
-    values |= {"samples": first.size // classes, "classes": classes}
+    values |= {"samples": samples, "classes": classes}
     values |= {"labels": labels.values, "ignored": k.attrs["ignore_index"]}
     block = native.bind("rows", first.dtype, name, **values)
     argument = block.struct
@@ -174,7 +184,7 @@ def _mean(k: KernelArgs) -> Call | None:
     # A larger mean is shared between threads by the reduction's own kernel.
     if not 0 < x.size <= _FEW or not rows.suits(x.dtype, x, out):
         return None
-    return rows.call(rows.task("mean", x.dtype, x.size, size=x.size, x=x, out=out))
+    return rows.call(rows.mean_task(x, out, x.size))
 
 
 def _mean_grad(k: KernelArgs) -> Call | None:
@@ -199,10 +209,6 @@ def _filled(out: Any, factor: float, other: Any) -> Call | None:
     return rows.call(rows.task("fill", out.dtype, out.size, **fields))
 
 
-def _where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Kernel:
-    return lambda k: None if rows.library() is None else bind(k)
-
-
 _LAYER = ("mean", "inv_std")
 _RMS = ("inv_rms",)
 for _entry, _bind, _bind_grad in (
@@ -213,7 +219,7 @@ for _entry, _bind, _bind_grad in (
 ):
     for _one, _kernel in ((_entry, _bind), (lookup(f"{_entry.type}_grad"), _bind_grad)):
         _one.kernel(
-            _where_compiled(_kernel),
+            rows.where_compiled(_kernel),
             device="cpu",
             dtypes=(np.float32, np.float64),
             library="native",
@@ -225,7 +231,10 @@ for _one, _kernel in (
     (lookup("mean_grad"), _mean_grad),
 ):
     _one.kernel(
-        _where_compiled(_kernel), device="cpu", dtypes=(np.float32, np.float64), library="native"
+        rows.where_compiled(_kernel),
+        device="cpu",
+        dtypes=(np.float32, np.float64),
+        library="native",
     )
 for _entry in (fill_constant, fill_like):
-    _entry.kernel(_where_compiled(_fill), device="cpu", library="native")
+    _entry.kernel(rows.where_compiled(_fill), device="cpu", library="native")

@@ -6,6 +6,7 @@ them (native/rows.c).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,18 @@ import numpy as np
 from ...framework.fusion import team
 from ...framework.fusion.compiled import native
 from ...framework.fusion.compiled.libraries import Library
-from ...framework.ir.kernel_args import Call
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import Kernel
 from ..base.calls import is_whole
 
 _ROWS, _MOST = 128, 64
 """Rows of a block whose columns are summed, at least, and the most blocks that there are."""
 _READ = 20
 """Work of an element of such a block: it is read from memory."""
+EXP = 60
+"""Work of an element of a softmax, in the units of codegen.py."""
+TOP = 10
+"""Work of an element of rows whose largest is looked for."""
 
 
 def library(dtype: np.dtype | type = np.float32) -> Library | None:
@@ -39,6 +45,11 @@ def task(name: str, dtype: np.dtype, work: int, /, **fields: Any) -> team.Parall
         work: see native/constants.py. fields: of the argument.
     """
     return team.block_task(work, native.bind("rows", dtype, name, **fields))
+
+
+def mean_task(x: Any, out: Any, divisor: float) -> team.ParallelTask:
+    """The task out = sum(x) / divisor, for one thread; out has one element."""
+    return task("mean", x.dtype, x.size, size=x.size, x=x, out=out, divisor=divisor)
 
 
 def moments(
@@ -68,6 +79,11 @@ def moments(
         task("moments", x.dtype, _READ * x.size, rows=len(x), x=x, y=y, **same),
         task("added", x.dtype, work, **adding, **same),
     ]
+
+
+def where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Kernel:
+    """A kernel that is None where there is no native library."""
+    return lambda k: None if library() is None else bind(k)
 
 
 def call(*tasks: team.ParallelTask) -> Call:

@@ -13,7 +13,8 @@ import numpy as np
 from ....framework.base.sizes.shape import ShapeArgs
 from ....framework.fusion.team import in_order, recordable
 from ....framework.ir.kernel_args import Call, KernelArgs
-from ....framework.ir.registry import AttrSpec, Slot, operator
+from ....framework.ir.registry import AttrSpec, Slot, lookup, operator
+from ....operators.backends import rows
 from ..elementwise import LOG_OF_SMALLEST, SMALLEST
 
 SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
@@ -219,3 +220,49 @@ def logistic_grad_kernel(k: KernelArgs) -> Call:
         xp.multiply(x_grad, grad, x_grad)
 
     return run
+
+
+def _native_cross_entropy(k: KernelArgs) -> Call | None:
+    label, x, logs, out = k["label"], k["x"], k.get("log_softmax"), k["out"]
+    if not x.size or not rows.suits(x.dtype, label, x, logs, out):
+        return None
+    losses = k.scratch((len(x),), x.dtype)
+    fields = {"samples": len(x), "classes": x.shape[1], "x": x, "weights": label, "ignored": 0}
+    fields |= {"out": losses, "logs": logs}
+    each = rows.task("cross_entropy", x.dtype, rows.EXP * x.size, **fields)
+    return rows.call(each, rows.mean_task(losses, out, 1))
+
+
+def _native_cross_entropy_grad(k: KernelArgs) -> Call | None:
+    label, logs, grad, x_grad = k["label"], k["log_softmax"], k["out_grad"], k.get("x_grad")
+    if k.get("label_grad") is not None or x_grad is None or not logs.size:
+        return None
+    if not rows.suits(logs.dtype, label, logs, grad, x_grad):
+        return None
+    fields = {"size": logs.size, "weights": label, "logs": logs}
+    fields |= {"out_grad": grad, "x_grad": x_grad}
+    return rows.call(rows.task("log_softmax_pull", logs.dtype, rows.EXP * logs.size, **fields))
+
+
+def _native_classification_error(k: KernelArgs) -> Call | None:
+    label, x, out = k["label"], k["x"], k["out"]
+    if not x.size or not rows.suits(x.dtype, label, x, out):
+        return None
+    wrong = k.scratch((len(x),), x.dtype)
+    fields = {"samples": len(x), "classes": x.shape[1], "label": label, "x": x}
+    fields |= {"out": wrong, "top": k.attrs["top"]}
+    each = rows.task("misclassified", x.dtype, rows.TOP * x.size, **fields)
+    return rows.call(each, rows.mean_task(wrong, out, 1))
+
+
+for _entry, _bind in (
+    (cross_entropy, _native_cross_entropy),
+    (lookup(f"{cross_entropy.type}_grad"), _native_cross_entropy_grad),
+    (classification_error, _native_classification_error),
+):
+    _entry.kernel(
+        rows.where_compiled(_bind),
+        device="cpu",
+        dtypes=(np.float32, np.float64),
+        library="native",
+    )

@@ -24,8 +24,11 @@ from ....framework.base.files.atomic import PathLike
 from ....framework.base.python.gc_disabled import gc_disabled
 from ....framework.base.sequence import repeated
 from ....framework.base.untrusted.limits import check_limit
-from ....framework.base.untrusted.opener import open_text
+from ....framework.base.untrusted.opener import open_file, open_text
 from ....framework.base.untrusted.values import plain, shown
+from ....framework.fusion.compiled import native
+from ....framework.fusion.compiled.arguments import bind
+from ....framework.fusion.compiled.libraries import Library
 from ...base.text import read_text
 from ...config.parameters import ConfigParameters
 from ..base.htk_files import _without_extension
@@ -112,6 +115,9 @@ def read_mlf(
     Raises:
         FormatError: the file is wrong; the message names file and line.
     """
+    plainly = _read_plainly(path, states, wanted, frame)
+    if plainly is not None:
+        return plainly
     frames_of: dict[str, np.ndarray] = {}
     described = 0
     for block in _blocks(path, wanted):
@@ -120,15 +126,28 @@ def read_mlf(
         block.check_order(start, stop)
         described += 4 * int((stop - start).sum()) - _OF_A_BYTE * block.size
         check_limit("fill", described, f"{path}: the states of all frames")
-        frames = repeated(numbers, stop - start)
-        bounds = np.append(0, np.cumsum(stop - start))[block.first]
-        for at, name in enumerate(block.names):
+        named = _frames(block.names, numbers, start, stop, block.first)
+        for at, (name, frames) in enumerate(named):
             if name in frames_of:
                 raise FormatError(
                     f"{path}:{block.titles[at]}: the utterance {name!r} is there already"
                 )
-            frames_of[name] = frames[bounds[at] : bounds[at + 1]]
+            frames_of[name] = frames
     return frames_of
+
+
+def _frames(
+    names: Sequence[str],
+    numbers: np.ndarray,
+    start: np.ndarray,
+    stop: np.ndarray,
+    first: Sequence[int] | np.ndarray,
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The state of each frame of each utterance, whose first labels are given."""
+    frames = repeated(numbers, stop - start)
+    bounds = np.append(0, np.cumsum(stop - start))[first].tolist()
+    for name, begin, end in zip(names, bounds, bounds[1:], strict=False):
+        yield name, frames[begin:end]
 
 
 def read_phones(
@@ -213,8 +232,7 @@ class _Block:
         if len(wrong):
             begin, end = self.rows[wrong[0]][:2]
             raise self._error(wrong[0], f"the label ends at {end}, before it begins at {begin}")
-        long = stop - start >= frame - 1
-        start, stop = (np.where(long, time / frame + 0.5, time) for time in (start, stop))
+        start, stop = _in_frames(start, stop, frame)
         late = np.flatnonzero(stop >= _LATEST)
         if len(late):
             text = f"the label ends at frame {stop[late[0]]:.0f}, which is too late"
@@ -253,9 +271,7 @@ class _Block:
 
     def check_order(self, start: np.ndarray, stop: np.ndarray) -> None:
         """That the labels of each utterance follow one another from the first frame on."""
-        expected = np.append(0, stop[:-1]) if len(stop) else stop
-        first = np.array(self.first[:-1], np.int64)
-        expected[first[first < len(stop)]] = 0
+        expected = _expected(stop, np.array(self.first, np.int64))
         wrong = np.flatnonzero(start != expected)
         if len(wrong):
             row = wrong[0]
@@ -263,6 +279,161 @@ class _Block:
                 row,
                 f"the label begins at frame {start[row]}, the one before ends at {expected[row]}",
             )
+
+
+def _in_frames(start: np.ndarray, stop: np.ndarray, frame: float) -> tuple[np.ndarray, np.ndarray]:
+    """Times as frames, not rounded down yet: labels shorter than a frame have frame numbers."""
+    long = stop - start >= frame - 1
+    start, stop = (np.where(long, time / frame + 0.5, time) for time in (start, stop))
+    return start, stop
+
+
+def _expected(stop: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Where each label should begin: where the one before it ends, or at 0."""
+    expected = np.append(0, stop[:-1]) if len(stop) else stop
+    begins = first[:-1]
+    expected[begins[begins < len(stop)]] = 0
+    return expected
+
+
+_PIECE = 1 << 22  # bytes that are read together
+_LEAST_LABEL, _LEAST_UTTERANCE = 6, 6  # bytes of the shortest ones
+_WORDS = 1 << 16  # different words of labels that are known together
+
+
+def _read_plainly(
+    path: PathLike, states: Mapping[str, int] | None, wanted: Collection[str] | None, frame: float
+) -> dict[str, np.ndarray] | None:
+    """`read_mlf` by C, of a file whose lines are all plain and right.
+
+    Returns:
+        None for any other file: Python reads its lines, and finds its errors.
+    """
+    library = native.load("label_lines")
+    if library is None:
+        return None
+    frames_of: dict[str, np.ndarray] = {}
+    with open_file(path) as file:
+        if file.readline().strip() != HEADER.encode():
+            return None
+        rest = b""
+        while True:
+            piece = file.read(_PIECE)
+            text = rest + (piece or b"\n")  # the last line may lack its end
+            done = 0
+            while True:
+                labels = _Labels.parsed(library, text, done, numbered=states is None)
+                if not len(labels.names) and labels.end == done:
+                    break
+                done = labels.end
+                if not labels.add_to(frames_of, states, wanted, frame):
+                    return None
+            rest = text[done:]
+            if not piece:
+                return None if rest.strip() else frames_of
+            if len(rest) > _PIECE:  # no utterance is as long: a line is not plain
+                return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Labels:
+    """Labels of whole utterances of a text.
+
+    Attributes:
+        names: of the utterances. first: the first label of each, [utterances + 1].
+        start, stop: times of each label, float64. numbers: of each label.
+        words: by their numbers; none where the labels have numbers of states.
+        end: where the next utterance begins. size: bytes that these take.
+    """
+
+    names: list[str]
+    first: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    numbers: np.ndarray
+    words: list[str]
+    end: int
+    size: int
+
+    @classmethod
+    def parsed(cls, library: Library, text: bytes, begin: int, *, numbered: bool) -> _Labels:
+        """The labels of the utterances from a place on, up to a line that is not plain."""
+        most = (len(text) - begin) // _LEAST_LABEL + 1
+        titles = (len(text) - begin) // _LEAST_UTTERANCE + 1
+        room = 0 if numbered else min(most, _WORDS)
+        start, stop = np.empty((2, most), np.float64)
+        numbers = np.empty(most, np.int32)
+        title, title_end, ends = np.empty((3, titles), np.int64)
+        places, lengths = np.empty((2, room), np.int64)
+        block = bind(
+            library,
+            "label_lines",
+            size=len(text),
+            text=np.frombuffer(text, np.uint8),
+            begin=begin,
+            numbered=numbered,
+            most=most,
+            starts=start,
+            stops=stop,
+            numbers=numbers,
+            most_utterances=titles,
+            titles=title,
+            title_ends=title_end,
+            ends=ends,
+            room=room,
+            places=places,
+            lengths=lengths,
+        )
+        block.run()
+        found = block.struct
+        named = zip(title.tolist()[: found.utterances], title_end.tolist(), strict=False)
+        names = [_utterance(text[one:end].decode("utf-8", "surrogateescape")) for one, end in named]
+        spelled = zip(places[: found.words].tolist(), lengths.tolist(), strict=False)
+        return cls(
+            names,
+            np.append(0, ends[: found.utterances]),
+            start[: found.labels],
+            stop[: found.labels],
+            numbers[: found.labels],
+            [text[place : place + length].decode() for place, length in spelled],
+            found.at,
+            found.at - begin,
+        )
+
+    def add_to(
+        self,
+        frames_of: dict[str, np.ndarray],
+        states: Mapping[str, int] | None,
+        wanted: Collection[str] | None,
+        frame: float,
+    ) -> bool:
+        """Add the utterances that are wanted; whether all of these are right."""
+        names, first = self.names, self.first
+        start, stop, numbers = self.start, self.stop, self.numbers
+        if wanted is not None:
+            taken = np.array([name in wanted for name in names], bool)
+            counts = np.diff(first)
+            rows = repeated(taken, counts)
+            names = [name for name, own in zip(names, taken.tolist(), strict=True) if own]
+            first = np.append(0, np.cumsum(counts[taken]))
+            start, stop, numbers = start[rows], stop[rows], numbers[rows]
+        if len(set(names)) < len(names) or not frames_of.keys().isdisjoint(names):
+            return False
+        if states is not None:
+            known = np.array([states.get(word, -1) for word in self.words], np.int32)
+            numbers = known[numbers]
+        if (start > stop).any() or (len(numbers) and numbers.min() < 0):
+            return False
+        start, stop = _in_frames(start, stop, frame)
+        if len(stop) and stop.max() >= _LATEST:
+            return False
+        start, stop = start.astype(np.int64), stop.astype(np.int64)
+        if (start != _expected(stop, first)).any():
+            return False
+        if 4 * int((stop - start).sum()) > _OF_A_BYTE * self.size:
+            return False
+        frames_of.update(_frames(names, numbers, start, stop, first))
+        return True
 
 
 def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
@@ -321,8 +492,13 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
 def _name(path: PathLike, title: str, number: int) -> str | None:
     """The utterance that a line names; None if it names none."""
     if len(title) > 2 and title[0] == title[-1] == '"':
-        return _without_extension(title[1:-1].removeprefix("*/"))
+        return _utterance(title)
     _log.warning(
         "%s:%d: a name in quotes was expected, not %s; passed over", path, number, shown(title)
     )
     return None
+
+
+def _utterance(title: str) -> str:
+    """The utterance that a line in quotes names."""
+    return _without_extension(title[1:-1].removeprefix("*/"))

@@ -107,11 +107,13 @@ def task(
         return None
     by_mkl = mkl is not None and m >= _TALL and n > _WIDE and k >= _DEEP
     functions = native.typed("mkl_rows" if by_mkl else "row_products", out.dtype)
-    if how[0][0] or functions is None or (mkl is not None and _FEW < m < _TALL):
+    if functions is None or (mkl is not None and (how[0][0] or _FEW < m < _TALL)):
         return None
     if n < _WHOLE and n % (_PANEL if is_intel() else functions.constant("lanes")):
         return None
-    reads, writes = row_blocks.span(a), row_blocks.span(out)
+    # A first factor that lies in columns is packed, some rows at a time.
+    reads = row_blocks.whole(a) if how[0][0] else row_blocks.span(a)
+    writes = row_blocks.span(out)
     if reads is None or writes is None:
         return None
     begin = None

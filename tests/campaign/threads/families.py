@@ -62,6 +62,7 @@ _RICH = (
     "optimizers",
     "copies",
     "random integers",
+    "labels",
     "integer products",
     "search",
     "ivectors",

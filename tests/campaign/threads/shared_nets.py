@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy as np
 import half_nets
 from opscope import NetBuilder, OpContext, Scope, Sequences, load, save
 from opscope.cntk.base.mersenne import Mersenne64
+from opscope.cntk.network.ziggurat import uniform
+from opscope.cntk.readers.htk.mlf import read_mlf
 from opscope.framework.fusion import conversions, team
 from opscope.framework.fusion.rows import row_copies
 from opscope.framework.fusion.scalars.codegen import COLUMN, FULL, ONE, ROW, Loop
@@ -547,7 +550,30 @@ def integer_products() -> Work:
 
 def random_integers() -> Work:
     """CNTK's random generator, many turns at once."""
-    return lambda: {"drawn": Mersenne64(5).draw(20_000)}
+    real = np.dtype(np.float32)
+    return lambda: {
+        "drawn": Mersenne64(5).draw(20_000),
+        "uniform": uniform(5, 20_000, -1.0, 1.0, real),
+    }
+
+
+def labels() -> Work:
+    """Labels of utterances, read from a file."""
+    folder = tempfile.TemporaryDirectory(prefix="opscope-campaign-")
+    path = Path(folder.name, "labels.mlf")
+    rng = np.random.default_rng(3)
+    lines = ["#!MLF!#"]
+    for number in range(20):
+        lines.append(f'"u{number}"')
+        lines += [f"{at} {at + 1} s{one}" for at, one in enumerate(rng.integers(0, 9, 50))]
+        lines.append(".")
+    path.write_text("\n".join(lines))
+
+    def run() -> Results:
+        assert folder.name
+        return read_mlf(path, {f"s{one}": one for one in range(9)})
+
+    return run
 
 
 WORKS: dict[str, Callable[[], Work]] = {
@@ -596,4 +622,5 @@ WORKS: dict[str, Callable[[], Work]] = {
     "groups, double": partial(groups, "float64"),
     "integer products": integer_products,
     "random integers": random_integers,
+    "labels": labels,
 }

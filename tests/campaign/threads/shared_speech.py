@@ -236,6 +236,7 @@ BrainScriptNetworkBuilder = {{
     h = Sigmoid (Parameter {{64, 30, init = 'uniform'}} * features + Parameter {{64}})
     z = Parameter {{5, 64, init = 'uniform'}} * h
     ce = CrossEntropyWithSoftmax (labels, z, tag = 'criterion')
+    wrong = ClassificationError (labels, z, tag = 'evaluation')
 }}
 SGD = [ maxEpochs = 1 ; minibatchSize = 40 ; learningRatesPerSample = 0.02 ; momentumPerMB = 0.5
     gradUpdateType = {learner} ] ]

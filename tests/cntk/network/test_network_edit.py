@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 
+from opscope.cntk.base import mersenne
 from opscope.cntk.network.edit import property_name
 from opscope.cntk.network.initialize import fans, initial_value, initialize
 from opscope.cntk.network.network import Network
@@ -209,6 +210,21 @@ class TestInitialValues:
         for moment, wanted in ((1, 0), (2, 1), (3, 0), (4, 3)):
             assert abs((z**moment).mean() - wanted) < 0.05
         assert abs((np.abs(z) > 3.5).mean() - 4.65e-4) < 2e-4  # the tail's own way
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize(
+        ("low", "high"),
+        [(-0.05, 0.05), (0.0, 3.0), (2.0**24 - 2, 2.0**24 + 1), (1.0, 1 + 2.0**-22)],
+    )
+    def test_uniform_in_c(self, dtype, low, high, monkeypatch):
+        """The same bits, where rounding reaches the upper end, too."""
+        counts = (3000, 312 * 9, 10_001)
+        found = [uniform(7, count, low, high, np.dtype(dtype)) for count in counts]
+        monkeypatch.setattr(mersenne.native, "load", lambda file: None)
+        for count, numbers in zip(counts, found, strict=True):
+            same = uniform(7, count, low, high, np.dtype(dtype))
+            np.testing.assert_array_equal(numbers, same)
+            assert numbers.max() < high
 
     def test_a_part_of_the_stream_is_the_same(self):
         long = normal(3, 100_000, 0, 1, np.dtype(np.float32))

@@ -112,7 +112,7 @@ def test_equal_to_the_plain_kernels(name: str, train: bool, dtype: Any, monkeypa
 @pytest.mark.parametrize("name", CASES)
 def test_equal_for_every_number_of_threads(name: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(threads, "usable_cores", lambda: 3)
-    monkeypatch.setattr(row_kernels, "_EXP", 100_000)
+    monkeypatch.setattr(rows, "EXP", 100_000)
     monkeypatch.setattr(row_kernels, "_NORM", 100_000)
     monkeypatch.setattr(attention, "_EXP", 100_000)
     with threads.threads_set(3):

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, OpContext, RunError, Scope
+from opscope.cntk import operators as _operators  # noqa: F401  registers those of CNTK
 from opscope.framework.base.cpu import threads
 from opscope.framework.fusion import team
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.operators.backends import row_kernels
+from opscope.operators.backends import row_kernels, rows
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 
@@ -52,16 +53,110 @@ def test_equal_to_the_plain_kernels(
         np.testing.assert_allclose(found[name], value, rtol=near, atol=near)
 
 
+def weighted(size: tuple[int, int], dtype: Any, attrs: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Losses and gradients where samples have weights of the classes."""
+    rng = np.random.default_rng(size[1])
+    net, scope = PlainNet(), Scope()
+    slots = {"x": "x", "label": "label"}
+    if attrs.pop("by_class", False):
+        slots["weight"] = "weight"
+        scope.feed({"weight": rng.uniform(0.5, 2, size[1]).astype(dtype)})
+    net.add_op("softmax_cross_entropy", slots, {"out": "loss", "softmax": "softmax"}, attrs)
+    net.add_op("mean", ["loss"], ["cost"])
+    wanted = ["loss", "cost", *net.add_backward_ops(wrt=["x"]).values()]
+    label = rng.integers(0, size[1], size[0])
+    if size[0] > 3:
+        label[2] = -100
+    given = rng.uniform(0, 0.7, size).astype(dtype) if attrs.get("soft_label") else label
+    scope.feed({"x": (20 * rng.normal(size=size)).astype(dtype), "label": given})
+    net.run(scope, OpContext(train=True, live_out=wanted))
+    return {name: scope.numpy(name) for name in wanted}
+
+
+_WEIGHTED: list[dict[str, Any]] = [
+    {"soft_label": True},
+    {"label_smoothing": 0.1},
+    {"by_class": True},
+    {"soft_label": True, "label_smoothing": 0.2, "by_class": True},
+]
+
+
+@pytest.mark.parametrize("attrs", _WEIGHTED)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", SIZES)
+def test_weights_of_classes(
+    size: tuple[int, int], dtype: Any, attrs: dict[str, Any], monkeypatch: Any
+) -> None:
+    found = weighted(size, dtype, dict(attrs))
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", PLAIN)
+    plain = weighted(size, dtype, dict(attrs))
+    near = 1e-5 if dtype == np.float32 else 1e-12
+    for name, value in plain.items():
+        np.testing.assert_allclose(found[name], value, rtol=near, atol=20 * near)
+
+
+def criteria(size: tuple[int, int], dtype: Any, top: int) -> dict[str, np.ndarray]:
+    """CNTK's cross entropy with its gradient, and classification error, of scores with ties."""
+    rng = np.random.default_rng(size[1])
+    net, scope = PlainNet(), Scope()
+    slots = {"label": "label", "x": "x"}
+    outputs = {"out": "loss", "log_softmax": "logs"}
+    net.add_op("cntk.cross_entropy_with_softmax", slots, outputs)
+    wanted = ["loss", *net.add_backward_ops("loss", wrt=["x"]).values()]
+    net.add_op("cntk.classification_error", slots, {"out": "wrong"}, {"top": top})
+    x = np.round(2 * rng.normal(size=size)).astype(dtype)
+    label = rng.dirichlet(np.ones(size[1]), size[0]).astype(dtype)
+    label[::2] = np.eye(size[1], dtype=dtype)[rng.integers(0, size[1], len(label[::2]))]
+    scope.feed({"x": x, "label": label})
+    wanted.append("wrong")
+    net.run(scope, OpContext(train=True, live_out=wanted))
+    return {name: scope.numpy(name) for name in wanted}
+
+
+@pytest.mark.parametrize("top", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [(0, 4), *SIZES])
+def test_criteria_of_cntk(size: tuple[int, int], dtype: Any, top: int, monkeypatch: Any) -> None:
+    found = criteria(size, dtype, top)
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", PLAIN)
+    plain = criteria(size, dtype, top)
+    assert found["wrong"] == plain["wrong"]
+    near = 1e-5 if dtype == np.float32 else 1e-12
+    for name, value in plain.items():
+        np.testing.assert_allclose(found[name], value, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize(("place", "wrong"), [(0, 3), (2, 3), (5, 4)])
+def test_not_a_number_is_the_largest(place: int, wrong: int, monkeypatch: Any) -> None:
+    """As NumPy's argmax has it, the first of several."""
+    label = np.eye(6, dtype=np.float32)[[0, 2, 5, 5]]
+    x = np.zeros((4, 6), np.float32)
+    x[:, place] = x[:, 4] = np.nan
+    x[3] = -np.inf
+    counts = []
+    for libraries in ("native,xp", PLAIN):
+        monkeypatch.setenv("OPSCOPE_LIBRARIES", libraries)
+        net, scope = PlainNet(), Scope()
+        net.add_op("cntk.classification_error", {"label": "label", "x": "x"}, {"out": "wrong"})
+        scope.feed({"label": label, "x": x})
+        net.run(scope, OpContext(live_out=["wrong"]))
+        counts.append(float(scope.numpy("wrong")[0]))
+    assert counts == [wrong, wrong]
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_equal_for_every_number_of_threads(size: tuple[int, int], monkeypatch: Any) -> None:
     monkeypatch.setattr(threads, "usable_cores", lambda: 3)
-    monkeypatch.setattr(row_kernels, "_EXP", 1_000_000)
+    monkeypatch.setattr(rows, "EXP", 1_000_000)
+    monkeypatch.setattr(rows, "TOP", 1_000_000)
     monkeypatch.setattr(row_kernels, "_PULL", 1_000_000)
     with threads.threads_set(3):
         made = []
         for number in (1, 2, 3, 3):
             threads.POOL[0] = number
-            made.append(losses(size, np.float32, True))
+            parts = losses(size, np.float32, True), weighted(size, np.float32, {"soft_label": True})
+            made.append(dict(enumerate([*parts[0].values(), *parts[1].values()])))
+            made[-1] |= criteria(size, np.float32, 1)
     for other in made[1:]:
         for name, value in made[0].items():
             np.testing.assert_array_equal(other[name], value)

@@ -65,6 +65,50 @@ def test_part_of_a_panel(m, k, n, turned, dtype, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(512, 256, 512), (441, 1100, 96), (137, 640, 500), (1031, 17, 512)]
+)
+def test_first_factor_in_columns(m, k, n, turned, dtype):
+    """As in the gradient of weights; other products than MKL's take it."""
+    _, b, out = _arrays(m, k, n, dtype, turned)
+    rows = np.random.default_rng(1).standard_normal((k, m + 9)).astype(dtype)
+    a, begin, bias = rows[:, 5 : 5 + m].T, out.copy(), np.arange(n, dtype=dtype)
+    how = parts.layouts((a, b, out))
+    assert how[0][0]
+    for factors, row, wanted in (
+        ((1.0, 0.0), None, a.astype(float) @ b),
+        ((0.5, 1.0), None, begin + 0.5 * (a.astype(float) @ b)),
+        ((1.0, 1.0), bias, bias + a.astype(float) @ b),
+    ):
+        out[:] = begin
+        task = row_products.task((a, b, out), how, factors, row, None)
+        assert task is not None
+        for _ in range(2 if not factors[1] or row is not None else 1):
+            team.run_together([task])()
+        _close(out, wanted, k)
+    if (found := mkl.library()) is not None:
+        assert row_products.task((a, b, out), how, (1.0, 0.0), None, found) is None
+
+
+def test_first_factor_in_columns_on_threads(monkeypatch):
+    monkeypatch.setattr(threads, "usable_cores", lambda: 3)
+    _, b, out = _arrays(700, 300, 512, np.float32, False)
+    a = np.random.default_rng(1).standard_normal((300, 700)).astype(np.float32).T
+    found = []
+    with threads.threads_set(3):
+        for number in (1, 2, 3):
+            threads.POOL[0] = number
+            task = row_products.task(
+                (a, b, out), parts.layouts((a, b, out)), (1.0, 0.0), None, None
+            )
+            team.run_together([task])()
+            found.append(out.copy())
+    _close(found[0], a.astype(float) @ b, 300)
+    assert all((one == found[0]).all() for one in found)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize(("m", "width", "count", "n"), [(348, 64, 2, 768), (401, 96, 3, 64)])
 def test_neighboring_rows(m, width, count, n, biased, dtype, monkeypatch):
