@@ -386,9 +386,11 @@ class _Labels:
         )
         block.run()
         found = block.struct
-        named = zip(title.tolist()[: found.utterances], title_end.tolist(), strict=False)
+        named = zip(
+            title[: found.utterances].tolist(), title_end[: found.utterances].tolist(), strict=True
+        )
         names = [_utterance(text[one:end].decode("utf-8", "surrogateescape")) for one, end in named]
-        spelled = zip(places[: found.words].tolist(), lengths.tolist(), strict=False)
+        spelled = zip(places[: found.words].tolist(), lengths[: found.words].tolist(), strict=True)
         return cls(
             names,
             np.append(0, ends[: found.utterances]),
