@@ -223,7 +223,7 @@ def cntk_loop() -> Work:
 
 
 _CNTK = """command = Train
-modelPath = "{folder}/m.dnn"
+precision = {precision} ; modelPath = "{folder}/m.dnn"
 makeMode = false
 deviceId = -1
 Train = [ action = train
@@ -243,7 +243,7 @@ SGD = [ maxEpochs = 1 ; minibatchSize = 40 ; learningRatesPerSample = 0.02 ; mom
 """
 
 
-def cntk_training(learner: str) -> Work:
+def cntk_training(learner: str, precision: str = "float") -> Work:
     """CNTK's training of a small network, from its config to its model file."""
     folder = tempfile.TemporaryDirectory(prefix="opscope-campaign-")
     path = Path(folder.name, "train.ctf")
@@ -256,7 +256,7 @@ def cntk_training(learner: str) -> Work:
 
     def train() -> Results:
         with tempfile.TemporaryDirectory(dir=folder.name) as own:
-            text = _CNTK.format(folder=own, data=path, learner=learner)
+            text = _CNTK.format(folder=own, data=path, learner=learner, precision=precision)
             run_commands(parse_config(text, "t.cntk"), Run(say=lambda _: None))
             model = read_model(Path(own, "m.dnn"))
         return {node.name: node.value for node in model.nodes.values() if node.value is not None}
@@ -366,5 +366,6 @@ WORKS: dict[str, Callable[[], Work]] = {
     "looped LSTM": looped_gates,
     "CNTK loop": cntk_loop,
     "CNTK training": partial(cntk_training, "none"),
+    "CNTK training, double": partial(cntk_training, "none", "double"),
     "CNTK training, adaptive": partial(cntk_training, "fsAdaGrad"),
 }
