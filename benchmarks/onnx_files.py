@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 import opscope
 
@@ -31,6 +30,9 @@ RUNS, TURNS = 5, 2
 
 
 def session_of(path: Path) -> Any:
+    """The session of ONNX Runtime, on one thread."""
+    import onnxruntime  # not in a process whose memory is measured
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opscope.bridges.onnx.files.graph import Graph
+from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.onnx.importing.model import OnnxModel, model_of_bytes
 from opscope.framework.base.errors import FormatError
 
@@ -123,3 +125,36 @@ def test_nodes_on_the_host(cases: list[Any]) -> None:
         except Exception as error:
             wrong.append(f"{case.name}: {error}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("count", [0, 1, 150, 700])
+def test_boxes_are_dropped_one_after_another(count: int) -> None:
+    rng = np.random.default_rng(count)
+    center, size = rng.uniform(0, 30, (count, 2)), rng.uniform(0, 8, (count, 2))
+    boxes = np.concatenate([center, center + size], 1).astype("f4")
+    boxes[::3] = boxes[::3, [2, 3, 0, 1]]  # corners in any order
+    scores = (rng.integers(0, 40, count) / 40).astype("f4")  # with equal ones
+    for most, bound, least in (100, 0.3, 0.1), (3, 0.5, -1.0), (500, 0.0, 0.5), (0, 0.5, 0.0):
+        g = Graph("boxes")
+        limits = [np.int64(most), np.float32(bound), np.float32(least)]
+        given = [g.input("b", np.float32, [1, "N", 4]), g.input("s", np.float32, [1, 1, "N"])]
+        kept = g.node("NonMaxSuppression", [*given, *map(g.constant, limits)], outputs=["kept"])
+        g.output(kept, np.int64)
+        feed = {"b": boxes[None], "s": scores[None, None]}
+        found = model_of_bytes(model_bytes(g)).run(feed)["kept"]
+        assert found.tolist() == [[0, 0, one] for one in _best(boxes, scores, most, bound, least)]
+
+
+def _best(boxes: Any, scores: Any, most: int, bound: float, least: float) -> list[int]:
+    """The definition: the best box that is left, without those that overlap it, again and again."""
+    low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
+    kept: list[int] = []
+    for one in np.argsort(-scores, kind="stable"):
+        if len(kept) == most or scores[one] <= least:
+            break
+        sides = np.minimum(high[one], high[kept]) - np.maximum(low[one], low[kept])
+        common = np.prod(np.maximum(sides, 0), axis=-1)
+        areas = np.prod(high[[one, *kept]] - low[[one, *kept]], axis=-1)
+        if np.all(common <= bound * (areas[0] + areas[1:] - common)):
+            kept.append(int(one))
+    return kept

@@ -11,6 +11,10 @@ from .....framework.base.untrusted.values import check_fill
 from ..calls import Adds, Attributes, Call, NotHere, Value, evaluates, lowers
 from .linear import in_floats
 
+_TOGETHER = 64
+"""Boxes that are compared with those before them at once: most of what is kept is among the best
+few hundred of thousands."""
+
 
 @lowers("Gather")
 def _gather(n: Call) -> Value:
@@ -255,19 +259,30 @@ def _kept(
     floor: float,
 ) -> list[int]:
     """The boxes of one class that overlap none that is better."""
-    order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] > floor]
-    areas = np.prod(high - low, axis=-1)
+    order = np.flatnonzero(scores > floor)
+    order = order[np.argsort(-scores[order], kind="stable")]
+    (top, left), (bottom, right) = low[order].T.copy(), high[order].T.copy()
+    areas = (bottom - top) * (right - left)
+
+    def overlap(ours: np.ndarray, others: np.ndarray) -> np.ndarray:
+        first = ours[:, None]
+        tall = np.minimum(bottom[first], bottom[others]) - np.maximum(top[first], top[others])
+        wide = np.minimum(right[first], right[others]) - np.maximum(left[first], left[others])
+        common = np.maximum(tall, 0) * np.maximum(wide, 0)
+        return ~(common <= bound * (areas[first] + areas[others] - common))
+
     kept: list[int] = []
-    while len(order) and len(kept) < most:
-        best = order[0]
-        order = order[1:]
-        kept.append(int(best))
-        sizes = np.minimum(high[best], high[order]) - np.maximum(low[best], low[order])
-        common = np.prod(np.maximum(sizes, 0), axis=-1)
-        union = areas[best] + areas[order] - common
-        order = order[common <= bound * union]
-    return kept
+    for begin in range(0, len(order), _TOGETHER):
+        if len(kept) >= most:
+            break
+        places = np.arange(begin, min(begin + _TOGETHER, len(order)))
+        places = places[~overlap(np.array(kept, np.int64), places).any(0)]
+        free = np.ones(len(places), bool)
+        for number, clashes in enumerate(overlap(places, places)):
+            if free[number]:
+                kept.append(int(places[number]))
+                free &= ~clashes
+    return order[kept[:most]].tolist()
 
 
 @lowers("ArrayFeatureExtractor", domain="ai.onnx.ml")
