@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from opscope import nnet3
-from opscope.framework.runtime.plans.plan import _FreeBlocks
+from opscope.framework.runtime.plans.free_blocks import FreeBlocks
 from opscope.nnet3.compiler.locations import split_locations
 from opscope.nnet3.index.spans import Spans
 
@@ -90,7 +90,7 @@ def test_locations_are_counted_without_the_numbers_between_them():
 
 def test_the_nearest_free_block_is_that_of_a_search_through_all():
     random = np.random.default_rng(0)
-    free, listed, sizes = _FreeBlocks(), [], {}
+    free, listed, sizes = FreeBlocks(), [], {}
     for number in range(2000):
         if random.random() < 0.6:
             sizes[number] = int(random.integers(0, 30))

@@ -20,6 +20,7 @@ from .calls import (
     NeedsValue,
     NotHere,
     Share,
+    Sizes,
     Value,
     array_of,
     constant_of,
@@ -180,6 +181,27 @@ _COMPUTE: dict[str, Callable[..., Any]] = {
     "expand": lambda attrs, x: np.broadcast_to(x, attrs["shape"]),
 }
 """Operators on whole numbers that stand for sizes: (attributes, arrays...) -> array."""
+
+
+# -- sizes in nets ---------------------------------------------------------------------------------
+
+
+def made_of(value: Sizes) -> tuple[Callable[..., np.ndarray], list[Any]]:
+    """What makes the array of sizes that are numbers to a net, and the sizes that it takes."""
+    shares = [one if isinstance(one, Share) else Share(one, 1) for one in value.sizes.flat]
+    shape, dtype = value.shape, value.dtype
+    parts = [one.by for one in shares]
+
+    def make(*numbers: int) -> np.ndarray:
+        exact = [n if by == 1 else n / by for n, by in zip(numbers, parts, strict=True)]
+        return np.array(exact, dtype).reshape(shape)
+
+    return make, [one.number for one in shares]
+
+
+def plain_shape(shape: Sequence[Any]) -> list[int]:
+    """A shape as a net declares it: -1 for sizes that may vary."""
+    return [-1 if isinstance(dim, Dim) else dim for dim in shape]
 
 
 # -- sizes in attributes ---------------------------------------------------------------------------

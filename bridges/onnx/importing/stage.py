@@ -27,7 +27,6 @@ from .calls import (
     Kind,
     NeedsValue,
     NotHere,
-    Share,
     Sizes,
     Value,
     constant_of,
@@ -38,7 +37,7 @@ from .counted import as_scan
 from .cutting import part_of
 from .graph import Graph, Node, instantiated
 from .loops import Body, Loop, boots, loop_op
-from .sizes import of_sizes, without_dims
+from .sizes import made_of, of_sizes, plain_shape, without_dims
 from .types import is_trained, mixed_types
 from .unrolling import unrolled
 
@@ -202,7 +201,7 @@ class Lowering:
             self._values[name] = Value(variable, tuple(shape), dtype, roots=roots)
             self.stage.feeds[name] = variable
             self._specs[variable] = tuple(shape), np.dtype(dtype)
-            self._declared[variable] = make_var(variable, _plain(shape), dtype, INPUT)
+            self._declared[variable] = make_var(variable, plain_shape(shape), dtype, INPUT)
         for name, array in known.items():
             if isinstance(array, np.ndarray):
                 self._values[name] = Value("", array.shape, array.dtype, array)
@@ -322,15 +321,8 @@ class Lowering:
 
     def _numbers(self, value: Sizes) -> str:
         """The variable of sizes that are numbers to a net."""
-        shares = [one if isinstance(one, Share) else Share(one, 1) for one in value.sizes.flat]
-        shape, dtype = value.shape, value.dtype
-        parts = [one.by for one in shares]
-
-        def make(*numbers: int) -> np.ndarray:
-            exact = [n if by == 1 else n / by for n, by in zip(numbers, parts, strict=True)]
-            return np.array(exact, dtype).reshape(shape)
-
-        return self.following(make, shape, dtype, [one.number for one in shares]).name
+        make, sizes = made_of(value)
+        return self.following(make, value.shape, value.dtype, sizes).name
 
     def following(
         self,
@@ -342,7 +334,7 @@ class Lowering:
         """See `Call.following`: an input of the net."""
         name = self._free(f"{self._prefix}/sizes")
         dtype = np.dtype(dtype)
-        self._declare(make_var(name, _plain(shape), dtype, INPUT, stop_gradient=True))
+        self._declare(make_var(name, plain_shape(shape), dtype, INPUT, stop_gradient=True))
         self._specs[name] = tuple(shape), dtype
         self.stage.follows[name] = make, tuple(sizes)
         return Value(name, tuple(shape), dtype)
@@ -731,13 +723,8 @@ class Lowering:
                 if name in self._declared:
                     continue
                 shape, dtype = self._specs[name]
-                stage.net.vars.append(make_var(name, _plain(shape), dtype))
+                stage.net.vars.append(make_var(name, plain_shape(shape), dtype))
         stage.constants = {n: a for n, a in stage.constants.items() if n in used}
         stage.follows = {n: one for n, one in stage.follows.items() if n in used}
         stage.parameters = {var.name for var in stage.net.vars if var.kind == PARAMETER}
         stage.feeds = {value: name for value, name in stage.feeds.items() if name in used}
-
-
-def _plain(shape: Sequence[Any]) -> list[int]:
-    """A shape as a net declares it: -1 for sizes that may vary."""
-    return [-1 if isinstance(dim, Dim) else dim for dim in shape]

@@ -8,8 +8,6 @@ memory each temporary occupies. Plans own no memory; frames (executor.py) do.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, insort
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -30,9 +28,10 @@ from ...ir.infer import declared_spec, infer_specs
 from ...ir.op_list import VarDecl, View
 from ...ir.operation import Operator, results_of
 from ...ir.registry import REFERENCE, kernel_libraries
+from .free_blocks import FreeBlocks
 from .layouts import channels_last, is_of_channels
 from .parts import Part, joined_parts
-from .steps import Chain, PlanStep, Steps
+from .steps import Chain, PlanStep, Steps, steps_of
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
 _log = logging.getLogger(__name__)
@@ -420,7 +419,7 @@ def make_plan(
         declarations = {name: declared[name] for name in span.views}
         rectangles = {name: var.view for name, var in declarations.items() if var.view is not None}
         groups = group(span.operators, specs, span.live_out, rectangles)
-    steps = _steps(groups, span.live_out, span.views)
+    steps = steps_of(groups, span.live_out, span.views)
     plan = Plan(
         span.operators,
         span.externals,
@@ -471,43 +470,6 @@ def _check(plan: Plan, specs: Mapping[str, ArraySpec]) -> None:
         )
 
 
-def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]) -> Steps:
-    # The first and the last group that reads a variable or any view of it: enough to tell whether
-    # another one does, however many they are.
-    first_reader: dict[str, int] = {}
-    last_reader: dict[str, int] = {}
-    for number, ops in enumerate(groups):
-        for op in ops:
-            for name in op.value_reads():
-                root = views.get(name, name)
-                first_reader.setdefault(root, number)
-                last_reader[root] = number
-    steps = Steps()
-    for number, ops in enumerate(groups):
-        if len(ops) == 1:
-            reads, writes = ops[0].value_reads(), ops[0].output_vars()
-        else:
-            writes = [name for op in ops for name in op.output_vars()]
-            reads = []
-            written = set()
-            for op in ops:
-                reads += [name for name in op.value_reads() if name not in written]
-                written.update(op.output_vars())
-            reads = list(dict.fromkeys(reads))
-            roots = {name: views.get(name, name) for name in writes}
-            writes = [
-                name
-                for name, root in roots.items()
-                if root in live_out
-                or first_reader.get(root, number) != number
-                or last_reader.get(root, number) != number
-            ]
-            if not writes:
-                continue  # nothing reads what the chain computes
-        steps.append(PlanStep(tuple(ops), tuple(reads), tuple(writes), ops.loops, ops.epilogue))
-    return steps
-
-
 def _lay_out(plan: Plan, span: Range, packed: bool) -> list[tuple[int, int]]:
     """Give every temporary a block of memory; blocks are reused once nothing reads their holders.
 
@@ -531,9 +493,10 @@ def _lay_out(plan: Plan, span: Range, packed: bool) -> list[tuple[int, int]]:
         fixed = outside | shared | buckets.keys()
         libraries = plan.options.libraries
         plan.channels_last = channels_last(plan.steps, plan.specs, fixed, libraries)
-        channels = {name: plan.specs[name][0][1] for name in plan.channels_last}
-        plan.parts = joined_parts(plan.steps, channels, libraries)
-        views = views | {name: part.whole for name, part in plan.parts.items()}
+        if plan.channels_last:
+            channels = {name: plan.specs[name][0][1] for name in plan.channels_last}
+            plan.parts = joined_parts(plan.steps, channels, libraries)
+            views = views | {name: part.whole for name, part in plan.parts.items()}
     bases = set(views.values())
     last_use: dict[str, int] = {}
     last_write: dict[str, int] = {}
@@ -542,7 +505,7 @@ def _lay_out(plan: Plan, span: Range, packed: bool) -> list[tuple[int, int]]:
             last_use[views.get(name, name)] = index
         for op in step.operators:
             last_write.update((views.get(name, name), index) for name in op.output_vars())
-    free = _FreeBlocks()
+    free = FreeBlocks()
     begins: list[int] = []  # of each block, the step
     done: dict[int, int] = {}  # block -> the step after which nothing uses it
     busy_until: dict[int, int] = {}  # block -> the last step that uses it
@@ -684,42 +647,10 @@ def _blocks_written(plan: Plan, step: PlanStep, name: str) -> set[int]:
     return {plan.placement[w] for w in step.writes if w != name and w in plan.placement}
 
 
-def _take_block(plan: Plan, free: _FreeBlocks, size: int) -> int:
+def _take_block(plan: Plan, free: FreeBlocks, size: int) -> int:
     best = free.take(size)
     if best is not None:
         plan.blocks[best] = max(plan.blocks[best], size)
         return best
     plan.blocks.append(size)
     return len(plan.blocks) - 1
-
-
-class _FreeBlocks:
-    """Free blocks by size: the nearest is found without looking at all of them."""
-
-    def __init__(self) -> None:
-        self._sizes: list[int] = []  # that some free block has, ascending
-        self._blocks: dict[int, deque[tuple[int, int]]] = {}  # size -> (when it came, block)
-        self._count = 0
-
-    def add(self, block: int, size: int) -> None:
-        """Note a free block."""
-        if size not in self._blocks:
-            insort(self._sizes, size)
-            self._blocks[size] = deque()
-        self._count += 1
-        self._blocks[size].append((self._count, block))
-
-    def take(self, size: int) -> int | None:
-        """The block of the nearest size, of several the one that came first; None without any."""
-        if not self._sizes:
-            return None
-        place = bisect_left(self._sizes, size)
-        near = self._sizes[max(place - 1, 0) : place + 1]
-        # Nearest, not smallest that fits: blocks grow to their largest holder in any case.
-        best = min(near, key=lambda own: (abs(own - size), self._blocks[own][0]))
-        blocks = self._blocks[best]
-        _, block = blocks.popleft()
-        if not blocks:
-            del self._blocks[best]
-            del self._sizes[bisect_left(self._sizes, best)]
-        return block

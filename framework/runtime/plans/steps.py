@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,3 +124,45 @@ class Steps(list[PlanStep]):
     def are_forward(self) -> bool:
         """Whether there are neither gradients nor updates among them."""
         return all(op.role == FORWARD for step in self for op in step.operators)
+
+
+def steps_of(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]) -> Steps:
+    """The steps of chains of operators, without those that compute what nothing reads.
+
+    Args:
+        live_out: what must be in memory after the run. views: view variable -> its base.
+    """
+    # The first and the last group that reads a variable or any view of it: enough to tell whether
+    # another one does, however many they are.
+    first_reader: dict[str, int] = {}
+    last_reader: dict[str, int] = {}
+    for number, ops in enumerate(groups):
+        for op in ops:
+            for name in op.value_reads():
+                root = views.get(name, name)
+                first_reader.setdefault(root, number)
+                last_reader[root] = number
+    steps = Steps()
+    for number, ops in enumerate(groups):
+        if len(ops) == 1:
+            reads, writes = ops[0].value_reads(), ops[0].output_vars()
+        else:
+            writes = [name for op in ops for name in op.output_vars()]
+            reads = []
+            written = set()
+            for op in ops:
+                reads += [name for name in op.value_reads() if name not in written]
+                written.update(op.output_vars())
+            reads = list(dict.fromkeys(reads))
+            roots = {name: views.get(name, name) for name in writes}
+            writes = [
+                name
+                for name, root in roots.items()
+                if root in live_out
+                or first_reader.get(root, number) != number
+                or last_reader.get(root, number) != number
+            ]
+            if not writes:
+                continue  # nothing reads what the chain computes
+        steps.append(PlanStep(tuple(ops), tuple(reads), tuple(writes), ops.loops, ops.epilogue))
+    return steps
