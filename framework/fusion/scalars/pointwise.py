@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -129,8 +130,48 @@ def count_arrays(members: Sequence[Pointwise]) -> int:
     return len(reads) + len(writes)
 
 
+_MOST_ALIKE = 1 << 10
+_ALIKE: dict[Any, tuple[Any, ...] | None] = {}
+"""Members of loops without their names, by what they depend on; see `pointwise`."""
+
+
 def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Pointwise | None:
     """`op` as a member of a fused loop; None where it cannot be one."""
+    reads, writes = op.input_vars(), op.output_vars()
+    names = (*reads, *writes)
+    signature = op.signature()
+    if signature is None or len(set(names)) < len(names):
+        return _pointwise(op, specs, device)
+    # Layers repeat: most operators differ from another one in names alone.
+    key = (signature, device, *[specs[name] for name in names])
+    alike = _ALIKE.get(key, ())
+    if alike is None:
+        return None
+    if alike:
+        dtype, expressions, operands_at, reads_at, stored = alike
+        return Pointwise(
+            op,
+            dtype,
+            expressions,
+            {name: reads[at] for name, at in operands_at},
+            {reads[at]: operand for at, operand in reads_at},
+            dict(zip(writes, stored, strict=True)),
+        )
+    made = _pointwise(op, specs, device)
+    if len(_ALIKE) >= _MOST_ALIKE:
+        _ALIKE.clear()
+    _ALIKE[key] = made and (
+        made.dtype,
+        made.expressions,
+        [(name, reads.index(variable)) for name, variable in made.operands.items()],
+        [(reads.index(variable), operand) for variable, operand in made.reads.items()],
+        [made.writes[name] for name in writes],
+    )
+    return made
+
+
+def _pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Pointwise | None:
+    """As `pointwise`, anew."""
     scalar = op.entry.expressions
     inputs = op.inputs
     slots = op.entry.input_slots

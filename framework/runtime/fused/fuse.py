@@ -7,7 +7,7 @@ outlives the run (updates of several parameters, say) share one call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
 from typing import Any
@@ -94,8 +94,7 @@ class _Group:
 
     def take(self, new: Pointwise) -> bool:
         """Make `new` part of the group if that is right."""
-        reads = {self._memory(name) for name in new.reads}
-        writes = {self._memory(name) for name in new.writes}
+        reads, writes = self._memories(new.reads), self._memories(new.writes)
         outlives = writes <= self._live_out
         if self.loops and self._joins(new, reads, writes, outlives):
             self.loops[-1].append(new)
@@ -109,10 +108,10 @@ class _Group:
         self._all_outlive = self._all_outlive and outlives
         for name in (*new.reads, *new.writes):
             self._names.setdefault(self._memory(name), set()).add(name)
-        self._partial.update(
-            self._memory(name) for name, operand in new.reads.items() if operand.kind != FULL
-        )
-        self._widths.update(new.widths(self._specs))
+        partial = [name for name, operand in new.reads.items() if operand.kind != FULL]
+        if partial:
+            self._partial |= self._memories(partial)
+            self._widths.update(new.widths(self._specs))
         return True
 
     def _joins(self, new: Pointwise, reads: set[str], writes: set[str], outlives: bool) -> bool:
@@ -153,6 +152,10 @@ class _Group:
         """The variable whose memory a variable is in: that of a view is its base's."""
         view = self._views.get(name)
         return name if view is None else view.base
+
+    def _memories(self, names: Iterable[str]) -> set[str]:
+        """As `_memory`, of several."""
+        return {self._memory(name) for name in names} if self._views else set(names)
 
     def _is_apart(self, name: str, other: str) -> bool:
         """Whether two variables in one memory share no element."""
