@@ -13,7 +13,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,6 @@ import numpy as np
 from ...native.constants import PARALLEL_WORK
 from ..base.cpu import threads
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
-from ..base.python.cached import cached_property
 from .compiled import native
 from .compiled.arguments import Block, Several, bind, is_host_array, lists_of_items
 from .rows import row_blocks
@@ -43,9 +42,13 @@ _COPY_WORK = 8
 """Work of copying one row, beside a quarter for each byte."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class ParallelTask:
     """The work of a callable as C functions that the threads of a team run together.
+
+    It is itself a call that does it. Most tasks become part of a longer list and never run alone: a
+    loop over 4,000 steps makes 12,000 of them, so the argument of a list is made when one is first
+    called.
 
     Attributes:
         items: (address of a C function, address of its argument), one after another.
@@ -64,11 +67,24 @@ class ParallelTask:
     rows: ByRows | Callable[[], ByRows | None] | None = None
     check: Callable[[], Any] | None = None
     short: int = 0
+    _call: Callable[[], Any] | None = field(default=None, init=False, repr=False)
 
-    @cached_property
+    @property
+    def task(self) -> ParallelTask:
+        """Itself; see `task_of`."""
+        return self
+
+    @property
     def by_rows(self) -> ByRows | None:
         """The same in blocks of rows; None where that is not possible."""
-        return self.rows() if callable(self.rows) else self.rows
+        if callable(self.rows):
+            self.rows = self.rows()
+        return self.rows
+
+    def __call__(self) -> None:
+        if self._call is None:
+            (self._call,) = _bound([self])
+        self._call()
 
 
 def block_task(work: int, *blocks: Block) -> ParallelTask:
@@ -225,7 +241,9 @@ def in_blocks(
         task = task_of(call)
         if task is not None and group and group[-1].check is None:
             # Two that were not joined are a list, which can be joined with nothing either.
-            joined = _joined([group[0], task]) if len(group) == 1 else None
+            joined = None
+            if task.rows is not None and len(group) == 1 and group[0].rows is not None:
+                joined = _joined([group[0], task])
             work = work + task.work
             items = items + len(task.items)
             if joined is not None:
@@ -278,43 +296,24 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     """One call that runs the tasks in this order, of which the last may have a check."""
     joined = tasks[0] if len(tasks) == 1 else _joined(tasks)
     if joined is not None:
-        return _Together(joined)
+        return joined
     items = tuple([item for task in tasks for item in task.items])
     work = sum([task.work for task in tasks])
     memory = [task.memory for task in tasks]
     short = sum([task.short for task in tasks])
-    return _Together(ParallelTask(items, work, memory, None, tasks[-1].check, short))
-
-
-class _Together:
-    """The call of a list of items, whose argument is made when it is first called.
-
-    Most calls become part of a longer list and never run themselves: a loop over 4,000 steps makes
-    12,000 of them, whose arguments took a third of the time until its first run.
-    """
-
-    __slots__ = ("_call", "task")
-
-    def __init__(self, task: ParallelTask) -> None:
-        self.task = task
-        self._call: Callable[[], Any] | None = None
-
-    def __call__(self) -> None:
-        if self._call is None:
-            (self._call,) = _bound([self])
-        self._call()
+    return ParallelTask(items, work, memory, None, tasks[-1].check, short)
 
 
 def _bound(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
     """Calls that are to run often: lists have their arguments, which are made together."""
-    tasks = [call.task for call in calls if type(call) is _Together]
+    tasks = [call for call in calls if type(call) is ParallelTask]
     if not tasks:
         return list(calls)
     work = [task.work for task in tasks]
     table = lists_of_items(library(), [task.items for task in tasks], work)
     addresses = itertools.count(table.address, table.words.strides[0])
     return [
-        _list_call(call.task, table, next(addresses)) if type(call) is _Together else call
+        _list_call(call, table, next(addresses)) if type(call) is ParallelTask else call
         for call in calls
     ]
 

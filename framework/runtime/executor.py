@@ -79,16 +79,17 @@ class ScopeValues:
         """
         names = self.plan.externals
         variables = externals_of(names, self.scope).variables
+        is_host = self.place.kind == "cpu"
         for variable in variables:
             array = variable.inner
             # The variable keeps the copy on the device: the next run finds it there and copies
             # nothing.
-            if type(array) is not np.ndarray or self.place.kind != "cpu":
+            if not is_host or type(array) is not np.ndarray:
                 moved = to_place(array, self.place)
                 if moved is not array:
                     variable.move(moved)
-            if variable.borrowed:
-                self._note_owner(variable)
+        for variable in [one for one in variables if one.borrowed]:
+            self._note_owner(variable)
         return {name: one.inner for name, one in zip(names, variables, strict=True)}
 
     def _note_owner(self, variable: Variable) -> None:

@@ -59,6 +59,14 @@ class Externals:
             self._named = named
         return self._variables
 
+    @property
+    def constants(self) -> object:
+        """Another object whenever a variable that no run feeds has another array."""
+        last = self._last
+        if last is None or any(map(is_not, last[0], [one.inner for one in self.variables])):
+            return object()  # it is not known which of them
+        return last[-1]
+
     def specs(
         self, declared: Mapping[str, VarDecl], where: str
     ) -> tuple[dict[str, ArraySpec], dict[str, Levels], tuple[Any, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -166,11 +167,8 @@ class _Ready:
         self._sizes = sizes
         dims = stage.dims
         self._makes = None if dims is None else dims.value_of(stage.makes)
-        self._follows = [
-            (name, make, [dims.value_of(one) for one in own])
-            for name, (make, own) in stage.follows.items()
-            if dims is not None
-        ]
+        own = [one for _, sizes_of in stage.follows.values() for one in sizes_of]
+        self._sizes_followed = None if dims is None or not own else dims.values_of(own)
         self._followed: _Sizes | None = None
         self._engine = engine
         self.next = _Part(stage.rest) if stage.rest else None
@@ -211,9 +209,10 @@ class _Ready:
         env.update(self.stage.folded)
         if self._net is None:
             return
-        if self._followed != sizes:
-            for name, make, values in self._follows:
-                self._scope.var(name).set(make(*[value(sizes) for value in values]))
+        if self._sizes_followed is not None and self._followed != sizes:
+            values = iter(self._sizes_followed(sizes))
+            for name, (make, own) in self.stage.follows.items():
+                self._scope.var(name).bind(make(*islice(values, len(own))), own=True)
             self._followed = sizes
         fed = self._engine.loops.fed_by(self)
         for value, name in self.stage.feeds.items():

@@ -92,7 +92,14 @@ class Dims:
 
     def value_of(self, size: Any) -> Callable[[Sequence[int]], int]:
         """What gives a `Dim`, or plain number, for other sizes that meet the conditions."""
-        return self._function(self._text(size.terms) if isinstance(size, Dim) else repr(int(size)))
+        return self._function(self._value_text(size))
+
+    def values_of(self, sizes: Sequence[Any]) -> Callable[[Sequence[int]], tuple[int, ...]]:
+        """As `value_of`, of several at once."""
+        return self._function(f"({''.join([f'{self._value_text(one)}, ' for one in sizes])})")
+
+    def _value_text(self, size: Any) -> str:
+        return self._text(size.terms) if isinstance(size, Dim) else repr(int(size))
 
     def decided_by(self, places: Collection[int]) -> bool:
         """Whether a condition, or a quotient, depends on some of the sizes."""

@@ -28,6 +28,12 @@ class Sums:
         self._places = places
         self._counts = counts
         self._begins = np.cumsum(counts) - counts
+        degrees = np.count_nonzero(places, axis=0)
+        self._largest = [
+            (degree, int(np.abs(factors[degrees == degree]).max()))
+            for degree in np.unique(degrees).tolist()
+        ]
+        self._multiplied = np.unique(places[:, degrees > 1])
 
     @classmethod
     def of(cls, polynomials: Sequence[Terms]) -> Sums:
@@ -68,10 +74,21 @@ class Sums:
         """
         if not len(self):
             return np.zeros((0, *numbers.shape[1:]), _WHOLE)
+        if not self._surely_fits(numbers):
+            if np.abs(self._terms(numbers.astype(np.float64))).max() > _MOST:
+                raise OverflowError("a polynomial of sizes")
         terms = self._terms(numbers)
-        if np.abs(self._terms(numbers.astype(np.float64))).max() > _MOST:
-            raise OverflowError("a polynomial of sizes")
         return np.add.reduceat(terms, self._begins)
+
+    def _surely_fits(self, numbers: np.ndarray) -> bool:
+        """Whether no term is too large, by the largest of the numbers: those that are multiplied
+        are sizes, much smaller than addresses."""
+        alone = float(np.abs(numbers).max())
+        largest = float(np.abs(numbers[self._multiplied]).max()) if len(self._multiplied) else 0.0
+        return all(
+            factor * (alone if degree == 1 else largest**degree) <= _MOST
+            for degree, factor in self._largest
+        )
 
     def _terms(self, numbers: np.ndarray) -> np.ndarray:
         # Transposed: the factors are of the first axis.

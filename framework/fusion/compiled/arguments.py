@@ -266,9 +266,12 @@ def grid_of(*sizes: int) -> np.ndarray:
             axes[-1] = axes[-1][0] * count, step
         elif count != 1:
             axes.append((count, step))
-    places = np.array(sizes[:1], np.int64)
-    for count, step in axes:
-        places = np.add.outer(places, np.arange(count, dtype=np.int64) * step).reshape(-1)
+    first = sizes[0]
+    for count, step in axes or [(1, 1)]:
+        end = first + count * step
+        line = np.arange(first, end, step, np.int64) if step else np.full(count, first, np.int64)
+        places = line if places is None else np.add.outer(places, line).reshape(-1)
+        first = 0
     places.flags.writeable = False
     _GRIDS[sizes] = places
     return places

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..team import ParallelTask, aligned, run_together
+from ..team import ParallelTask, aligned
 
 
 class Prepared:
@@ -60,8 +60,5 @@ class Prepared:
         """The calls that fill this memory; they run before the loop."""
         # Made late, as steps ask for more while they are bound.
         if len(self._calls) != len(self._entries):
-            self._calls = [
-                run_together([fill]) if isinstance(fill, ParallelTask) else fill
-                for _, fill in self._entries.values()
-            ]
+            self._calls = [fill for _, fill in self._entries.values()]
         return self._calls

@@ -149,9 +149,8 @@ class _Joint:
         held = words, owners, arrays, self._traced
         calls: dict[int, _Call] = {}
         for number, own in zip(chosen.tolist(), owns[chosen].tolist(), strict=True):
-            given_one = iter(given[self._numbers[number]])
-            call = self._traced[number].call(own, given_one, arrays, held)
-            calls[self._keys[number]] = call
+            bind, numbers_of = self._traced[number].call, iter(given[self._numbers[number]])
+            calls[self._keys[number]] = bind(own, numbers_of, arrays, held)
 
         def trace_of(key: int) -> tuple[Traced, Bound]:
             number = next(n for n in chosen.tolist() if self._keys[n] == key)

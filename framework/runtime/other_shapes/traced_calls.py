@@ -11,6 +11,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 from ...base.sizes.dims import Dim
 from ...fusion.compiled.arguments import NotTracedError
 from ...fusion.laid import Laid
-from ...fusion.team import ParallelTask, in_order, nothing, run_together, task_of
+from ...fusion.team import ParallelTask, in_order, nothing, task_of
 
 _BEGIN = 64
 _MEMORY: Any = (ctypes.c_char * (sys.maxsize - _BEGIN)).from_address(_BEGIN)
@@ -55,19 +56,20 @@ class NativeCall:
         self._short = task.short
 
     def bound(
-        self, arrays: Mapping[str, Any], own: int, numbers: Iterator[int], held: Any
+        self, own: int, numbers: Iterator[int], arrays: Mapping[str, Any], held: Any
     ) -> _Call:
         """The call for other sizes.
 
         Args:
-            own: where the words are. numbers: see there. held: owners of memory.
+            own: where the words are. numbers: see there. arrays: of the frame.
+            held: owners of memory.
         """
         items = tuple([(function, own + away) for function, away in self.items])
         rows = None
         if self._rows is not None:
             make, loop, names = self._rows
             rows = partial(make, loop, [arrays[name] for name in names])
-        return run_together([ParallelTask(items, next(numbers), held, rows, short=self._short)])
+        return ParallelTask(items, next(numbers), held, rows, None, self._short)
 
 
 class NumpyCall:
@@ -106,7 +108,7 @@ class NumpyCall:
         raise NotTracedError("an argument that is no plain value")
 
     def bound(
-        self, arrays: Mapping[str, Any], own: int, numbers: Iterator[int], held: Any
+        self, own: int, numbers: Iterator[int], arrays: Mapping[str, Any], held: Any
     ) -> _Call:
         """See `NativeCall.bound`."""
         del arrays, own
@@ -118,8 +120,7 @@ class NumpyCall:
 
 
 def _array(dtype: np.dtype, rank: int, numbers: Iterator[int]) -> np.ndarray:
-    shape = [next(numbers) for _ in range(rank)]
-    strides = [next(numbers) for _ in range(rank)]
+    shape, strides = tuple(islice(numbers, rank)), tuple(islice(numbers, rank))
     return np.ndarray(shape, dtype, _MEMORY, next(numbers), strides)
 
 
@@ -160,17 +161,13 @@ def traced_calls(
     ]
 
 
-def bound_calls(
-    parts: Sequence[TracedCall],
-    arrays: Mapping[str, Any],
-    own: int,
-    numbers: Iterator[int],
-    held: Any,
-) -> _Call:
-    """The call of a step for other sizes; see `NativeCall.bound`."""
-    if len(parts) == 1:
-        return parts[0].bound(arrays, own, numbers, held)
-    return in_order(*[part.bound(arrays, own, numbers, held) for part in parts])
+def binder_of(parts: Sequence[TracedCall]) -> Callable[..., _Call]:
+    """What gives the call of a step for other sizes; see `NativeCall.bound`."""
+    return parts[0].bound if len(parts) == 1 else partial(_bound_in_order, parts)
+
+
+def _bound_in_order(parts: Sequence[TracedCall], *given: Any) -> _Call:
+    return in_order(*[part.bound(*given) for part in parts])
 
 
 def leaves(call: _Call) -> list[_Call]:

@@ -13,7 +13,7 @@ import math
 import struct
 from bisect import bisect_right
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -32,7 +32,7 @@ from ...ir.infer import infer_one
 from ..binding import BoundSteps
 from ..plans.memory import no_panels
 from ..plans.plan import Plan, PlanStep
-from .traced_calls import bound_calls, is_within, leaves, same_calls, traced_calls
+from .traced_calls import binder_of, is_within, leaves, same_calls, traced_calls
 
 _Call = Callable[[], Any]
 FLAGS = ALIGNED | WRITEABLE
@@ -399,7 +399,9 @@ class Traced:
         threads: that all frames have.
         table: the conditions; values are the numbers of `later`, the words, and the numbers of
             `calls`.
-        calls: what the step does.
+        calls: what the step does. call: gives that, bound; called with where the words of its
+            structs lie, the numbers of its calls, the arrays of the frame, and owners of memory,
+            this trace among them.
         words: of the structs; others are computed, at the places `at`.
         memory: what it has beside its arrays, whose addresses come after that of the words; of
             each a kind, and what gives it.
@@ -430,6 +432,7 @@ class Traced:
         names = {id(array): name for name, array in laid.items()}
         fixed = list(self.operands.fixed.values())
         self.calls = traced_calls(call, trace.own, names, fixed)
+        self.call = binder_of(self.calls)
         dims = trace.dims
         late = range(len(trace.sizes), len(trace.sizes) + len(trace.later))
         if dims.pinned or dims.decided_by(late):
@@ -457,15 +460,6 @@ class Traced:
         return all([arrays[name] is array for name, array in self.operands.fixed.items()]) and all(
             getattr(kept, name)(*args) is answer for name, args, answer in self._asked or ()
         )
-
-    def call(self, own: int, numbers: Iterator[int], arrays: Mapping[str, Any], held: Any) -> _Call:
-        """The step, bound.
-
-        Args:
-            own: where the words of its structs lie. numbers: of its calls. arrays: of the frame.
-            held: owners of memory, this trace among them.
-        """
-        return bound_calls(self.calls, arrays, own, numbers, held)
 
     def agrees(self, bound: Bound, call: Any, other: Any) -> bool:
         """Whether a step is bound to the same by a trace and by its kernel: `call` and `other`."""

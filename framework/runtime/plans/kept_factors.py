@@ -190,19 +190,21 @@ def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kep
     # Where updates run the weights change with every run, and packing would never pay.
     if not plan.options.keep_packed or not plan.steps.are_forward:
         return None
-    variables = externals_of(plan.externals, scope).variables
+    known: dict[int, tuple[Any, object, Kept | None]] = scope.bound.setdefault("kept", {})
+    outside = externals_of(plan.externals, scope)
+    constants = outside.constants
+    steps, before, kept = known.get(id(plan.steps), (None, None, None))
+    if steps is plan.steps and before is constants:
+        return kept  # which drops what has been exposed since
+    variables = outside.variables
     factors = {}
     for number, name in plan.steps.fact("kept factors", lambda: _weights(plan)):
         variable = variables[number]
         if _suits(variable.inner) and not variable.exposed and variable not in written:
             factors[name] = variable
-    if not factors:
-        return None
-    known: dict[int, tuple[Any, Kept]] = scope.bound.setdefault("kept", {})
-    steps, kept = known.get(id(plan.steps), (None, None))
-    if kept is None or steps is not plan.steps or not kept.serves(factors):
-        if len(known) >= _MOST_KEPT:
-            known.clear()
-        kept = Kept(factors)
-        known[id(plan.steps)] = plan.steps, kept
+    if steps is not plan.steps or kept is None or not kept.serves(factors):
+        kept = Kept(factors) if factors else None
+    if steps is None and len(known) >= _MOST_KEPT:
+        known.clear()
+    known[id(plan.steps)] = plan.steps, constants, kept
     return kept

@@ -124,13 +124,22 @@ def padded(size: Any) -> Any:
 def as_view(block: Any, spec: ArraySpec, *, channels_last: bool = False) -> Any:
     """An array of a shape and dtype in the first bytes of a block of memory."""
     shape, dtype = spec
-    if type(block) is np.ndarray and not channels_last:
-        return np.ndarray(shape, dtype, block)
+    if type(block) is np.ndarray:
+        strides = _channels_last(shape, dtype.itemsize) if channels_last else None
+        return np.ndarray(shape, dtype, block, 0, strides)
     size = math.prod(shape) * dtype.itemsize
     if channels_last:
         stored = block[:size].view(dtype).reshape(shape[0], *shape[2:], shape[1])
         return stored.transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
     return block[:size].view(dtype).reshape(shape)
+
+
+def _channels_last(shape: Sequence[int], step: int) -> tuple[int, ...]:
+    """The strides of an array [N, C, ...] that lies in memory as [N, ..., C]."""
+    strides = [step]
+    for size in (shape[1], *shape[:1:-1]):
+        strides.append(strides[-1] * size)
+    return (strides[-1], step, *strides[-2:0:-1])
 
 
 _bound = threading.local()

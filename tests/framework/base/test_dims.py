@@ -18,14 +18,17 @@ def test_results_hold_where_conditions_are_met(seed: int) -> None:
     dims = Dims()
     hints = [rng.randrange(2, 40) for _ in range(3)]
     open_sizes = [dims.size(place, hint) for place, hint in enumerate(hints)]
-    found = [dims.value_of(value) for value in computed(random.Random(seed), open_sizes)]
+    values = computed(random.Random(seed), open_sizes)
+    found = [dims.value_of(value) for value in values]
+    together = dims.values_of(values)
     assert dims.meets(hints)
     met = 0
     for _ in range(60):
         others = [hint + rng.choice((0, 0, 1, 2, 8, -1)) for hint in hints]
         if dims.meets(others):
             met += 1
-            assert [value(others) for value in found] == computed(random.Random(seed), others)
+            wanted = computed(random.Random(seed), others)
+            assert [value(others) for value in found] == list(together(others)) == wanted
     assert met
 
 

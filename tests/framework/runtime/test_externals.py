@@ -39,6 +39,22 @@ def test_other_values_have_other_signatures() -> None:
     assert outside.specs(DECLARED, "net")[2] == first
 
 
+def test_constants_are_others_where_what_no_run_feeds_has_another_array() -> None:
+    scope = scope_of(4)
+    outside = externals_of(NAMES, scope)
+    assert outside.constants is not outside.constants, "nothing was looked at"
+    outside.specs(DECLARED, "net")
+    first = outside.constants
+    scope.feed({"x": np.zeros((5, 3), "f4")})
+    outside.specs(DECLARED, "net")
+    assert outside.constants is first
+    scope.get("w").bind(np.ones((3, 2), "f4"))
+    assert outside.constants is not first
+    outside.specs(DECLARED, "net")
+    second = outside.constants
+    assert second is not first and outside.constants is second
+
+
 def test_a_local_variable_hides_that_of_a_parent() -> None:
     parent = scope_of(4)
     kid = parent.new_scope()

@@ -18,7 +18,7 @@ from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.other_shapes.traced_calls import (
     NativeCall,
     NumpyCall,
-    bound_calls,
+    binder_of,
     leaves,
     same_calls,
     traced_calls,
@@ -32,7 +32,7 @@ def laid(array: Any) -> Any:
 def bound(call: Any, fixed: Any = ()) -> Any:
     parts = traced_calls(call, Dims().unchecked(0, 64), {}, fixed)
     numbers = iter([number for part in parts for number in part.numbers])
-    return bound_calls(parts, {}, 0, numbers, None)
+    return binder_of(parts)(0, numbers, {}, None)
 
 
 def test_functions_of_numpy_get_arrays_where_those_lie() -> None:
@@ -80,7 +80,7 @@ def test_other_calls_are_not_traced(call: Any) -> None:
 def test_short_items_are_known() -> None:
     own = Dims().unchecked(0, 64)
     call = NativeCall(ParallelTask(((1, own + 8),), 5, None, short=1), own, {})
-    task = task_of(call.bound({}, 128, iter([7]), None))
+    task = task_of(call.bound(128, iter([7]), {}, None))
     assert task is not None and (task.items, task.work, task.short) == (((1, 136),), 7, 1)
 
 

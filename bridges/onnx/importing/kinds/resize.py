@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -278,7 +278,8 @@ def _following(n: Call, x: Value, axis: int, out: Any, factor: float | None) -> 
     here = Attributes(n.node, n.where)
     size = x.shape[axis]
 
-    def taps(size: int, out: int) -> _Axis:
+    @lru_cache(maxsize=1)
+    def taps(size: int, out: int) -> _Axis:  # of all places and weights of one shape
         scale = out / size if factor is None else factor
         return _axis_map(here, axis, size, out, scale, (0.0, 1.0))
 
