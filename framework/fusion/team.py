@@ -306,30 +306,38 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
 
 def _bound(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
     """Calls that are to run often: lists have their arguments, which are made together."""
-    tasks = [call for call in calls if type(call) is ParallelTask]
+    tasks = [call for call in calls if isinstance(call, ParallelTask)]
     if not tasks:
         return list(calls)
     work = [task.work for task in tasks]
     table = lists_of_items(library(), [task.items for task in tasks], work)
     addresses = itertools.count(table.address, table.words.strides[0])
+    run = [library().function(name) for name in ("opscope_alone", "opscope_team")]
     return [
-        _list_call(call, table, next(addresses)) if type(call) is ParallelTask else call
+        _list_call(call, run[_is_shared(call)], table, next(addresses))
+        if isinstance(call, ParallelTask)
+        else call
         for call in calls
     ]
 
 
-def _list_call(task: ParallelTask, table: Several, address: int) -> Callable[[], Any]:
+def _is_shared(task: ParallelTask) -> bool:
+    """Whether there is enough work in all, and enough in each item, after which the threads wait
+    for each other's share."""
+    work = task.work
+    return work >= PARALLEL_WORK and work >= (len(task.items) - task.short) * ITEM_WORK
+
+
+def _list_call(
+    task: ParallelTask, run: Callable[[int], Any], table: Several, address: int
+) -> Callable[[], Any]:
     """The call of a list that lies there in a table."""
-    work, check = task.work, task.check
-    # Both: enough work in all, and enough in each item, after which the threads wait for each
-    # other's share.
-    long = len(task.items) - task.short
-    shared = work >= PARALLEL_WORK and work >= long * ITEM_WORK
-    run = library().function("opscope_team" if shared else "opscope_alone")
     listed: Any = partial(run, address)
     vars(listed)["table"] = table
+    check = task.check
     if check is None:
-        return with_task(listed, task)
+        vars(listed)["task"] = task
+        return listed
 
     def run_and_check() -> None:
         listed()

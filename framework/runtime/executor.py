@@ -79,18 +79,18 @@ class ScopeValues:
         """
         names = self.plan.externals
         variables = externals_of(names, self.scope).variables
-        is_host = self.place.kind == "cpu"
-        for variable in variables:
-            array = variable.inner
-            # The variable keeps the copy on the device: the next run finds it there and copies
-            # nothing.
-            if not is_host or type(array) is not np.ndarray:
-                moved = to_place(array, self.place)
-                if moved is not array:
+        arrays = [one.inner for one in variables]
+        if self.place.kind != "cpu" or not all([type(array) is np.ndarray for array in arrays]):
+            for number, variable in enumerate(variables):
+                # The variable keeps the copy on the device: the next run finds it there and copies
+                # nothing.
+                moved = to_place(arrays[number], self.place)
+                if moved is not arrays[number]:
                     variable.move(moved)
+                    arrays[number] = moved
         for variable in [one for one in variables if one.borrowed]:
             self._note_owner(variable)
-        return {name: one.inner for name, one in zip(names, variables, strict=True)}
+        return dict(zip(names, arrays, strict=True))
 
     def _note_owner(self, variable: Variable) -> None:
         """Remember whose array an external is, and refuse to write to a borrowed one."""

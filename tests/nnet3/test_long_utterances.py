@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from opscope import nnet3
-from opscope.framework.runtime.plans.free_blocks import FreeBlocks
+from opscope.framework.runtime.plans.memory import FreeBlocks
 from opscope.nnet3.compiler.locations import split_locations
 from opscope.nnet3.index.spans import Spans
 

@@ -255,10 +255,15 @@ _GRIDS: weakref.WeakValueDictionary[tuple[int, ...], Any] = weakref.WeakValueDic
 
 
 def grid_of(*sizes: int) -> np.ndarray:
-    """As `grid`, also while a binding is traced: its first place, its counts, and its steps."""
+    """As `grid`: its first place, its counts, and its steps."""
     places = _GRIDS.get(sizes)
-    if places is not None:
-        return places
+    if places is None:
+        places = _GRIDS[sizes] = made_grid(*sizes)
+    return places
+
+
+def made_grid(*sizes: int) -> np.ndarray:
+    """As `grid_of`, anew: for whoever asks for the grids of a new shape, which no frame holds."""
     half = 1 + len(sizes) // 2
     axes: list[tuple[int, int]] = []
     for count, step in zip(sizes[1:half], sizes[half:], strict=True):
@@ -266,14 +271,17 @@ def grid_of(*sizes: int) -> np.ndarray:
             axes[-1] = axes[-1][0] * count, step
         elif count != 1:
             axes.append((count, step))
-    first = sizes[0]
+    first, places = sizes[0], None
     for count, step in axes or [(1, 1)]:
         end = first + count * step
-        line = np.arange(first, end, step, np.int64) if step else np.full(count, first, np.int64)
+        if step:
+            line = np.arange(first, end, step, dtype=np.int64)
+        else:
+            line = np.full(count, first, np.int64)
         places = line if places is None else np.add.outer(places, line).reshape(-1)
         first = 0
+    assert places is not None
     places.flags.writeable = False
-    _GRIDS[sizes] = places
     return places
 
 

@@ -176,28 +176,24 @@ class _Joint:
             row[self._scratch_at] = begins + frame._pool.span(top)
             nbytes[self._scratch_at] = wanted
         owners: list[Any] = []
-        known: dict[Any, Any] = {}
+        known: dict[Any, tuple[int, int]] = {}  # addresses and bytes
         given = sizes.tolist()
         for number, place, kind, first, second, at in self._makes:
             if not served[number]:
                 continue
-            if kind == "array":
-                key = first, *given[at]
-                array = known.get(key)
-                if array is None:
-                    array = known[key] = first(*given[at])
-                    owners.append(array)
-            elif kind == "held":
-                array = memory_of(first, second)
-                owners.append(array)
-            else:
+            if kind == "made":
                 make, name = first
                 thing = make(*second[:-1], tuple(given[at]))
                 owners.append(thing)
                 row[place] = getattr(thing, name)
                 continue
-            row[place] = array.ctypes.data
-            nbytes[place] = array.nbytes
+            key = first, *given[at]
+            lies = known.get(key)
+            if lies is None:
+                array = first(*given[at]) if kind == "array" else memory_of(first, second)
+                owners.append(array)
+                lies = known[key] = array.ctypes.data, array.nbytes
+            row[place], nbytes[place] = lies
         return owners
 
     def _serving(self, frame: Any) -> np.ndarray:

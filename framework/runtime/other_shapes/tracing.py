@@ -24,7 +24,15 @@ from ....native.arguments import ALIGNED, WRITEABLE, Array
 from ...base.cpu.threads import most_threads
 from ...base.sizes.dims import Dim, Dims
 from ...base.sizes.many_dims import Table
-from ...fusion.compiled.arguments import TRACING, Block, Layout, NotTracedError, Several, grid_of
+from ...fusion.compiled.arguments import (
+    TRACING,
+    Block,
+    Layout,
+    NotTracedError,
+    Several,
+    grid_of,
+    made_grid,
+)
 from ...fusion.laid import Laid, LaidGrid
 from ...fusion.rows.prepared import Prepared
 from ...fusion.team import ParallelTask, task_of
@@ -225,7 +233,7 @@ class Trace:
         sizes = first, *counts, *steps
         if not any(isinstance(one, Dim) for one in sizes):
             return grid_of(*sizes)
-        return LaidGrid(counts, steps, first, self._later("array", grid_of, sizes))
+        return LaidGrid(counts, steps, first, self._later("array", made_grid, sizes))
 
     def array(self, make: Callable[..., Any], dtype: Any, count: Any, sizes: Sequence[Any]) -> Any:
         """See `arguments.made_array`."""

@@ -28,8 +28,8 @@ from ...ir.infer import declared_spec, infer_specs
 from ...ir.op_list import VarDecl, View
 from ...ir.operation import Operator, results_of
 from ...ir.registry import REFERENCE, kernel_libraries
-from .free_blocks import FreeBlocks
 from .layouts import channels_last, is_of_channels
+from .memory import FreeBlocks
 from .parts import Part, joined_parts
 from .steps import Chain, PlanStep, Steps, steps_of
 
