@@ -67,10 +67,19 @@ def test_part_of_a_panel(m, k, n, turned, dtype, monkeypatch):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
-    ("m", "k", "n"), [(512, 256, 512), (441, 1100, 96), (137, 640, 500), (1031, 17, 512)]
+    ("m", "k", "n"),
+    [
+        (512, 256, 512),
+        (441, 1100, 96),
+        (137, 640, 500),
+        (1031, 17, 512),
+        (512, 256, 132),
+        (900, 150, 33),
+    ],
 )
-def test_first_factor_in_columns(m, k, n, turned, dtype):
+def test_first_factor_in_columns(m, k, n, turned, dtype, monkeypatch):
     """As in the gradient of weights; other products than MKL's take it."""
+    monkeypatch.setattr(row_products, "is_intel", lambda: False)
     _, b, out = _arrays(m, k, n, dtype, turned)
     rows = np.random.default_rng(1).standard_normal((k, m + 9)).astype(dtype)
     a, begin, bias = rows[:, 5 : 5 + m].T, out.copy(), np.arange(n, dtype=dtype)
