@@ -6,6 +6,8 @@ Source: `TrainingGraphToSupervisionE2e` in Kaldi's `chain/chain-supervision.cc`,
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...framework.base.errors import ShapeError
@@ -41,11 +43,24 @@ def graph_supervision(graph: Fst, transitions: Transitions, frames: int) -> Supe
     Raises:
         ShapeError: a label is no transition-id, or every path is longer than the utterance.
     """
-    fst = pdf_fst(graph, transitions)
-    least = _shortest_path(fst)
+    known = least_supervision(graph, transitions)
+    least = known.frames_per_sequence
     if least > frames:
         raise ShapeError(f"the graph wants {least} frames at least, and there are {frames}")
-    return Supervision(1.0, 1, frames, transitions.num_pdfs, e2e_fsts=[fst])
+    return replace(known, frames_per_sequence=frames)
+
+
+def least_supervision(graph: Fst, transitions: Transitions) -> Supervision:
+    """The supervision of as few output frames as the shortest path of a graph has.
+
+    Raises:
+        ShapeError: a label is no transition-id, or no path leads to an end.
+    """
+    fst = pdf_fst(graph, transitions)
+    least = _shortest_path(fst)
+    if np.isinf(least):
+        raise ShapeError("no path of the graph leads to an end")
+    return Supervision(1.0, 1, int(least), transitions.num_pdfs, e2e_fsts=[fst])
 
 
 def pdf_fst(graph: Fst, transitions: Transitions) -> Fst:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from ...kaldi.fst.files.fst_io import read_fst
 from ...kaldi.tables.tables import TableWriter
 from ...nnet3.chain.graphs.training_graph import TrainingGraphCompiler, linear
 from ...nnet3.chain.supervisions.chunks import normalized
-from ...nnet3.egs.chain_end_to_end import graph_supervision, whole_example
+from ...nnet3.chain.supervisions.supervision import Supervision
+from ...nnet3.egs.chain_end_to_end import least_supervision, whole_example
 from ...nnet3.egs.splitting import ExampleGenerationOptions
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.programs.base.options import shown as progress
@@ -39,7 +40,7 @@ from .preparing import read_features
 _CLASSES = 2  # of outputs of a phone: its first frame, and the others
 _MANY = 1  # count above which a phone's rare pairs share outputs of its own
 _SILENCE_INSIDE, _SILENCE_AT_EDGES = 0.2, 0.8
-_KEPT = 1000  # supervisions, which recordings of one text and length share
+_KEPT = 1000  # supervisions, which recordings of one text share, whatever their lengths
 
 
 class Phones:
@@ -156,10 +157,10 @@ def write_examples(
     weights = chain.read_normalization(graphs)
 
     @lru_cache(_KEPT)
-    def supervision(text: str, frames: int) -> Any:
-        """None: so many output frames are too few for the text."""
+    def supervision(text: str) -> Supervision | None:
+        """Of as few output frames as the text has room in. None: no path is left of it."""
         try:
-            return normalized(graph_supervision(graph_of[text], transitions, frames), weights)
+            return normalized(least_supervision(graph_of[text], transitions), weights)
         except ShapeError:
             return None
 
@@ -168,11 +169,13 @@ def write_examples(
     with chain.example_writer(folder) as writer:
         for key, matrix in progress(read_features(features), "examples", "utterances"):
             frames = matrix.shape[0]
-            known = supervision(text_of[key], frames // SUBSAMPLING)
-            if known is None:
+            count = frames // SUBSAMPLING
+            known = supervision(text_of[key])
+            if known is None or known.frames_per_sequence > count:
                 log(f"{key}: no path of its text fits into {frames} frames")
                 failed += 1
                 continue
+            known = replace(known, frames_per_sequence=count)
             writer.write(key, whole_example(matrix, known, cutting, frames))
         done = writer.count
     if not done:

@@ -22,7 +22,11 @@ from opscope.kaldi.fst.fst_properties import acceptor_properties
 from opscope.nnet3.chain.supervisions.chunks import SupervisionSplitter, normalized, scaled
 from opscope.nnet3.chain.supervisions.supervision import Supervision, check_labels, state_times
 from opscope.nnet3.chain.supervisions.unconstrained import unconstrained
-from opscope.nnet3.egs.chain_end_to_end import allowed_length, graph_supervision
+from opscope.nnet3.egs.chain_end_to_end import (
+    allowed_length,
+    graph_supervision,
+    least_supervision,
+)
 from opscope.nnet3.egs.splitting import ExampleGenerationOptions
 
 SEEDS = range(6)
@@ -166,6 +170,7 @@ def test_training_graph_as_supervision():
     assert found.frames_per_sequence == 6 and found.label_dim == 4
     fst = found.e2e_fsts[0]
     assert fst.start == 0 and fst.ilabel.min() > 0
+    assert least_supervision(graph, model().transitions()).frames_per_sequence == 1
     paths = language(fst, 5)
     assert paths[1, 2, 2] == 0.625 and paths[1, 2, 3, 4, 4] == 0.5 + 0.25 + 1.125
     with pytest.raises(ShapeError, match="1 frames at least, and there are 0"):
@@ -173,6 +178,8 @@ def test_training_graph_as_supervision():
     with pytest.raises(ShapeError, match="transition-id 9 of a model with 4"):
         wrong = Fst.of_arcs([0], [9], [0], [1], [np.inf, 0])
         graph_supervision(wrong, model().transitions(), 3)
+    with pytest.raises(ShapeError, match="no path of the graph leads to an end"):
+        least_supervision(Fst.of_arcs([0], [1], [0], [1], [np.inf] * 2), model().transitions())
 
 
 def test_allowed_lengths():
