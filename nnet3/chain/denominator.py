@@ -124,6 +124,7 @@ class _Transitions:
         self.to_states = SparseMatrix(self.state, numbers, one, (graph.states, count))
         self.to_pdfs = SparseMatrix(self.pdf, numbers, one, (graph.num_pdfs, count))
         self.initial = graph.initial.astype(dtype)[:, None]
+        self.ones = np.ones(graph.states, dtype)
         self.groups = count
 
 
@@ -184,19 +185,21 @@ def denominator(
 
     scales = np.empty((frames, sequences), output.dtype)
     flow = np.empty((frames, moves.groups, sequences), output.dtype)
-    group_likelihood = np.empty(flow.shape[1:], output.dtype)
+    group_likelihood, beta_of_group = (np.empty(flow.shape[1:], output.dtype) for _ in range(2))
     leak = moves.initial * output.dtype.type(leaky)
+    leaked = np.empty((graph.states, sequences), output.dtype)
     alpha = np.repeat(moves.initial, sequences, axis=1)
     for t in range(frames):
-        scales[t] = alpha.sum(axis=0)
-        alpha += leak * scales[t]
+        scales[t] = moves.ones @ alpha
+        alpha += np.multiply(leak, scales[t], out=leaked)
         flow[t] = moves.into @ alpha
-        np.take(likelihood[t], moves.pdf, axis=0, out=group_likelihood)
+        # Both directions read the likelihoods as parts of what the frame before had.
+        likelihood[t] /= scales[t]
+        np.take(likelihood[t], moves.pdf, axis=0, out=group_likelihood, mode="clip")
         group_likelihood *= flow[t]
         alpha = moves.to_states @ group_likelihood
-        alpha /= scales[t]
-    alpha += leak * alpha.sum(axis=0)
-    total = alpha.sum(axis=0)
+    alpha += leak * (moves.ones @ alpha)
+    total = moves.ones @ alpha
     logs = float(np.log(total, dtype=np.float64).sum() + np.log(scales, dtype=np.float64).sum())
     result = DenominatorResult(logs, None, sequences)
     if not posterior:
@@ -204,16 +207,15 @@ def denominator(
 
     # beta is divided by the total, so that alpha times beta are posteriors.
     beta = np.repeat((1 / total)[None], graph.states, axis=0)
-    beta += (leak * beta).sum(axis=0)
+    beta += leak[:, 0] @ beta
     posteriors = likelihood  # overwritten frame by frame, when it has been read
     for t in range(frames - 1, -1, -1):
-        np.take(likelihood[t], moves.pdf, axis=0, out=group_likelihood)
-        group_likelihood *= beta[moves.state]
-        group_likelihood /= scales[t]
+        np.take(likelihood[t], moves.pdf, axis=0, out=group_likelihood, mode="clip")
+        group_likelihood *= np.take(beta, moves.state, axis=0, out=beta_of_group, mode="clip")
         beta = moves.back @ group_likelihood
         group_likelihood *= flow[t]
         posteriors[t] = moves.to_pdfs @ group_likelihood
-        beta += (leak * beta).sum(axis=0)
+        beta += leak[:, 0] @ beta
     result.posterior = posteriors.transpose(0, 2, 1).reshape(rows, pdfs)
     result.first_frame = float(posteriors[0].sum())
     return result

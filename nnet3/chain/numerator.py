@@ -17,16 +17,34 @@ from ...kaldi.fst.fst import Fst
 from ...kaldi.lattices.layers import layers
 from .supervisions.supervision import Supervision, check_labels, state_times
 
+Layer = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""See `layers`."""
+
 
 @dataclass(eq=False)
-class _Arcs:
-    """Arcs between states that are sorted by time; `row` -1 is no row of the network."""
+class _Paths:
+    """States and arcs, sorted by time, of the segments of a supervision.
 
+    Attributes:
+        states: how many; the end of segment n is state `states` + n. begins: first state of each
+            segment. source, target, segment, score: of the arcs.
+        forward, backward: the arcs frame by frame.
+        real: arcs that an output of the network belongs to. place: of each of these, its number
+            among the places. rows, pdfs: of the places.
+    """
+
+    states: int
+    begins: np.ndarray
     source: np.ndarray
     target: np.ndarray
-    row: np.ndarray
-    pdf: np.ndarray
+    segment: np.ndarray
     score: np.ndarray
+    forward: list[Layer]
+    backward: list[Layer]
+    real: np.ndarray
+    place: np.ndarray
+    rows: np.ndarray
+    pdfs: np.ndarray
 
 
 class Numerator:
@@ -39,40 +57,12 @@ class Numerator:
     def __init__(self, supervision: Supervision) -> None:
         self.supervision = supervision
         if supervision.fst is not None:
-            arcs, times, ends = _arcs_of_fst(supervision, supervision.fst)
+            self._paths = _paths_of_fst(supervision, supervision.fst)
         else:
-            arcs, times, ends = _unrolled(supervision)
-        states = len(times)
-        # A state that is alone at its time is where a segment ends and the next one begins; ends
-        # of segments are numbered from `states` on.
-        alone = bincount(times)[times] == 1
-        alone[ends] = False
-        begins = np.flatnonzero(alone)
-        stops = np.concatenate([begins[1:], ends])
-        if supervision.e2e_fsts:
-            begins = np.flatnonzero(times == 0)
-            stops = ends
-        stop_of = np.full(states, -1)
-        stop_of[stops] = states + np.arange(len(stops))
-        target = np.where(stop_of[arcs.target] >= 0, stop_of[arcs.target], arcs.target)
-        segment = np.searchsorted(begins, arcs.source, side="right") - 1
-        step = times[arcs.source] - times[begins][segment]
-        self._begins = begins
-        self.states = states
-        self.segments = len(begins)
-        self._cell = arcs.row, arcs.pdf
-        self._score = arcs.score
-        self._source = arcs.source
-        self._target = target
-        self._segment = segment
-        self._forward = layers(step, arcs.source, target)
-        self._backward = layers(step, target, arcs.source)[::-1]
-        real = np.flatnonzero(arcs.row >= 0)
-        key = arcs.row[real] * supervision.label_dim + arcs.pdf[real]
-        places, self._place = np.unique(key, return_inverse=True)
-        self._real = real
-        self.rows = places // supervision.label_dim
-        self.pdfs = places % supervision.label_dim
+            self._paths = _unrolled(supervision)
+        self.states = self._paths.states
+        self.segments = len(self._paths.begins)
+        self.rows, self.pdfs = self._paths.rows, self._paths.pdfs
 
     def __call__(self, log_likes: np.ndarray) -> tuple[float, np.ndarray]:
         """Forward-backward.
@@ -87,21 +77,22 @@ class Numerator:
             return self._sum(log_likes)
 
     def _sum(self, log_likes: np.ndarray) -> tuple[float, np.ndarray]:
-        score = self._score.copy()
-        score[self._real] += log_likes.astype(np.float64)[self._place]
+        paths = self._paths
+        score = paths.score.copy()
+        score[paths.real] += log_likes.astype(np.float64)[paths.place]
         size = self.states + self.segments
         alpha = np.full(size, -np.inf)
-        alpha[self._begins] = 0.0
-        for arcs, source, starts, target in self._forward:
+        alpha[paths.begins] = 0.0
+        for arcs, source, starts, target in paths.forward:
             alpha[target] = np.logaddexp.reduceat(alpha[source] + score[arcs], starts)
         beta = np.full(size, -np.inf)
         beta[self.states :] = 0.0
-        for arcs, source, starts, target in self._backward:
+        for arcs, source, starts, target in paths.backward:
             beta[target] = np.logaddexp.reduceat(beta[source] + score[arcs], starts)
         totals = alpha[self.states :]
-        share = alpha[self._source] + score + beta[self._target] - totals[self._segment]
-        occupied = np.exp(share[self._real])
-        posterior = bincount(self._place, occupied, len(self.rows))
+        share = alpha[paths.source] + score + beta[paths.target] - totals[paths.segment]
+        occupied = np.exp(share[paths.real])
+        posterior = bincount(paths.place, occupied, len(self.rows))
         return float(totals.sum()), posterior
 
     def arrays(self, columns: int) -> dict[str, np.ndarray]:
@@ -114,21 +105,24 @@ class Numerator:
             `states`; the arcs, group by group. For each cell with posteriors: its first arc in
             `of_place`, `places`; its own number, `cell_of_place`.
         """
-        row, pdf = self._cell
-        order = np.argsort(self._place, kind="stable")
-        forward, backward = _listed(self._forward), _listed(self._backward)
+        paths = self._paths
+        order = np.argsort(paths.place, kind="stable")
+        cells = self.rows * columns + self.pdfs
+        cell = np.full(len(paths.source), -1)
+        cell[paths.real] = cells[paths.place]
+        forward, backward = _listed(paths.forward), _listed(paths.backward)
         return {
-            "weight": self._score,
-            "cell": _whole(np.where(row < 0, -1, row * columns + pdf)),
-            "source": _whole(self._source),
-            "target": _whole(self._target),
-            "segment": _whole(self._segment),
-            "begins": _whole(self._begins),
+            "weight": paths.score,
+            "cell": _whole(cell),
+            "source": _whole(paths.source),
+            "target": _whole(paths.target),
+            "segment": _whole(paths.segment),
+            "begins": _whole(paths.begins),
             **forward,
             **{f"back_{name}": array for name, array in backward.items()},
-            "places": _whole(np.searchsorted(self._place[order], np.arange(len(self.rows) + 1))),
-            "of_place": _whole(self._real[order]),
-            "cell_of_place": _whole(self.rows * columns + self.pdfs),
+            "places": _whole(np.searchsorted(paths.place[order], np.arange(len(self.rows) + 1))),
+            "of_place": _whole(paths.real[order]),
+            "cell_of_place": _whole(cells),
         }
 
 
@@ -136,7 +130,7 @@ def _whole(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, np.int64)
 
 
-def _listed(layers: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+def _listed(layers: list[Layer]) -> dict[str, np.ndarray]:
     """Layers of arcs, grouped by the state that they lead to, as flat lists."""
     arcs = [arcs for arcs, *_ in layers]
     before = np.cumsum([0, *map(len, arcs)])
@@ -182,54 +176,97 @@ def check_output(supervision: Supervision, shape: tuple[int, ...]) -> None:
         )
 
 
-def _arcs_of_fst(supervision: Supervision, fst: Fst) -> tuple[_Arcs, np.ndarray, np.ndarray]:
-    """Arcs of the one FST, with arcs from its final states to one end; times; the end."""
+def _paths_of_fst(supervision: Supervision, fst: Fst) -> _Paths:
+    """The paths of the one FST, with arcs from its final states to one end."""
     times = state_times(fst)
     length, frames = supervision.rows, supervision.frames_per_sequence
     if times[-1] != length:
         raise ShapeError(f"the supervision has {length} frames, but its FST has {times[-1]}")
-    source = fst.source()
-    time = times[source]
+    time = times[fst.source()]
     row = time % frames * supervision.num_sequences + time // frames
     final = np.flatnonzero(~np.isinf(fst.final))
-    end = fst.states
-    arcs = _Arcs(
-        np.concatenate([source, final]),
-        np.concatenate([fst.nextstate, np.full(len(final), end)]),
-        np.concatenate([row, np.full(len(final), -1)]),
-        np.concatenate([fst.ilabel - 1, np.full(len(final), -1)]),
-        -np.concatenate([fst.weight, fst.final[final]]).astype(np.float64),
+    source = np.concatenate([fst.source(), final])
+    # A state that is alone at its time is where a segment ends and the next one begins; ends of
+    # segments are numbered from `states` on.
+    begins = np.flatnonzero(bincount(times)[times] == 1)
+    stop_of = np.full(fst.states + 1, -1)
+    stop_of[np.append(begins[1:], fst.states)] = fst.states + np.arange(len(begins))
+    target = np.append(fst.nextstate, np.full(len(final), fst.states))
+    target = np.where(stop_of[target] >= 0, stop_of[target], target)
+    segment = np.searchsorted(begins, source, side="right") - 1
+    step = times[source] - times[begins][segment]
+    places, place = np.unique(row * supervision.label_dim + fst.ilabel - 1, return_inverse=True)
+    return _Paths(
+        states=fst.states,
+        begins=begins,
+        source=source,
+        target=target,
+        segment=segment,
+        score=-np.concatenate([fst.weight, fst.final[final]]).astype(np.float64),
+        forward=layers(step, source, target),
+        backward=layers(step, target, source)[::-1],
+        real=np.arange(len(row)),
+        place=place,
+        rows=places // supervision.label_dim,
+        pdfs=places % supervision.label_dim,
     )
-    return arcs, np.append(times, length + 1), np.array([end])
 
 
-def _unrolled(supervision: Supervision) -> tuple[_Arcs, np.ndarray, np.ndarray]:
-    """The sequences' FSTs, of any form, unrolled over the frames, one after the other."""
+def _unrolled(supervision: Supervision) -> _Paths:
+    """The paths of the sequences' FSTs, of any form: side by side they are one FST, of which there
+    is a copy for each frame."""
     frames, sequences = supervision.frames_per_sequence, supervision.num_sequences
-    pieces: list[tuple[np.ndarray, ...]] = []
-    times, ends = [], []
-    offset = 0
-    steps = np.arange(frames)[:, None]
-    for number, fst in enumerate(supervision.e2e_fsts):
+    for fst in supervision.e2e_fsts:
         check_labels(fst)
-        # State s before frame t is offset + t * states + s; the first one is in state 0 alone.
-        source = offset + steps * fst.states + fst.source()
-        target = offset + (steps + 1) * fst.states + fst.nextstate
-        used = np.ones(source.shape, bool)
-        used[0] = fst.source() == 0
-        row = np.broadcast_to(steps * sequences + number, source.shape)
-        pdf, score = (np.broadcast_to(v, source.shape) for v in (fst.ilabel - 1, -fst.weight))
-        pieces.append(tuple(v[used] for v in (source, target, row, pdf, score)))
-        final = np.flatnonzero(~np.isinf(fst.final))
-        end = offset + (frames + 1) * fst.states
-        nothing = np.full(len(final), -1)
-        last = offset + frames * fst.states + final
-        pieces.append((last, np.full(len(final), end), nothing, nothing, -fst.final[final]))
-        time = repeated(np.arange(frames + 1), fst.states)
-        time[1 : fst.states] = frames + 1  # never reached
-        times += [time, [frames + 1]]
-        ends.append(end)
-        offset = end + 1
-    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
-    columns[4] = columns[4].astype(np.float64)
-    return _Arcs(*columns), np.concatenate(times), np.array(ends)
+    counts = [fst.states for fst in supervision.e2e_fsts]
+    first = np.cumsum([0, *counts])
+    states, first = int(first[-1]), first[:-1]
+    source, target, pdf, score, final_score = (
+        np.concatenate(column)
+        for column in zip(
+            *(
+                (fst.source() + at, fst.nextstate + at, fst.ilabel - 1, fst.weight, fst.final)
+                for at, fst in zip(first.tolist(), supervision.e2e_fsts, strict=True)
+            ),
+            strict=True,
+        )
+    )
+    sequence_of = repeated(np.arange(sequences), counts)
+    arcs, count = np.arange(len(source)), len(source)
+    final = np.flatnonzero(~np.isinf(final_score))
+    ends = (frames + 1) * states + sequence_of[final]
+    ((towards, from_where, starts, targets),) = layers(np.zeros(count, int), source, target)
+    back_starts = np.flatnonzero(np.diff(source, prepend=-1))
+    last = count * frames + np.arange(len(final))
+    end_starts = np.flatnonzero(np.diff(ends, prepend=-1))
+    before = np.arange(frames)[:, None]
+    cells = sequence_of[source] * supervision.label_dim + pdf
+    places, place = np.unique(cells, return_inverse=True)
+    every = (before * (sequences * supervision.label_dim) + places).ravel()
+    return _Paths(
+        states=(frames + 1) * states,
+        begins=first,
+        source=np.append(before * states + source, frames * states + final),
+        target=np.append((before + 1) * states + target, ends),
+        segment=np.append(np.tile(sequence_of[source], frames), sequence_of[final]),
+        score=-np.append(np.tile(score, frames), final_score[final]).astype(np.float64),
+        forward=[
+            (towards + t * count, from_where + t * states, starts, targets + (t + 1) * states)
+            for t in range(frames)
+        ]
+        + [(last, frames * states + final, end_starts, ends[end_starts])],
+        backward=[(last, ends, np.arange(len(final)), frames * states + final)]
+        + [
+            (
+                arcs + t * count,
+                target + (t + 1) * states,
+                back_starts,
+                source[back_starts] + t * states,
+            )
+            for t in range(frames - 1, -1, -1)
+        ],
+        real=np.arange(count * frames),
+        place=(before * len(places) + place).ravel(),
+        rows=every // supervision.label_dim,
+        pdfs=every % supervision.label_dim,
+    )
