@@ -27,6 +27,16 @@ NO_MEMORY, MANY_STATES, NEGATIVE_LOOP, MANY_TOKENS, NO_PATH = 1, 2, 3, 4, 5
 below zero, too many tokens of a frame, or none."""
 
 
+class BadLattice(IntEnum):
+    """Why a lattice cannot be determinized: it has no path, a loop, a transition-id that is none,
+    or an arc that leads to no later state."""
+
+    EMPTY = 48
+    LOOP = 49
+    NO_ID = 50
+    BAD_ARC = 51
+
+
 class Undetermined(IntEnum):
     """Why a transducer cannot be determinized: one input has two outputs; too many output labels
     are still to come; a loop of epsilons has no sum; too many steps through epsilons, or states."""

@@ -25,7 +25,7 @@ from .arguments import (
     updates,
     writes,
 )
-from .constants import OF_INT64, ONE, Asking, Undetermined
+from .constants import OF_INT64, ONE, Asking, BadLattice, Undetermined
 
 _PLANES: dict[str, Any] = dict.fromkeys(("height", "width", "high", "wide"), COUNT)
 _PLANES |= dict.fromkeys(("kernel_down", "kernel_right", "stride_down", "stride_right"), SOME)
@@ -55,6 +55,11 @@ RECORDS: dict[str, dict[str, str]] = {
         "olabel": "int32",
         "graph": "float32",
         "acoustic": "float32",
+    },
+    # An arc of a lattice, or an end, whose target is its state; how many ids it has.
+    "LatticeArc": {
+        **{"label": "int32", "target": "int32", "length": "int32"},
+        **{"graph": "float32", "acoustic": "float32"},
     },
     # A token of a path: its number among those of the frame before by its name, -1 if the token
     # before it is of the same frame; what was added to its acoustic cost.
@@ -91,7 +96,11 @@ RECORDS: dict[str, dict[str, str]] = {
 }
 """Records that arrays are made of: the dtype of each field, by its name."""
 
-ENUMS: dict[str, type[IntEnum]] = {"determinization": Undetermined, "transducers": Asking}
+ENUMS: dict[str, type[IntEnum]] = {
+    "determinization": Undetermined,
+    "lattices": BadLattice,
+    "transducers": Asking,
+}
 """Numbers that one C file alone has, besides those of constants.py."""
 
 _LARGE = (
@@ -1030,6 +1039,56 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             out_scale=reads("1", "float32"),
             out_zero=reads("1", "bytes", optional=True),
             out=writes("images channels", "bytes"),
+        ),
+    ),
+    "lattices": (
+        # What is made, `lattice_copy` copies and frees.
+        Struct(
+            "lattice_determinized",
+            states=COUNT,
+            count=COUNT,
+            source=reads("count", "int32"),
+            target=reads("count", "int32"),
+            label=reads("count", "int32"),
+            id=reads("count", "int32"),  # -1: none
+            cost=reads("count", "float64"),
+            graph=reads("count", "float64"),
+            finals=COUNT,
+            final=reads("finals", "int32"),
+            final_cost=reads("finals", "float64"),
+            final_graph=reads("finals", "float64"),
+            unsorted=FLAG,  # whether states are to be sorted first
+            ids=COUNT,
+            # The phone that begins with each id, 0: none; None: words alone are labels.
+            starts=reads("ids", "int32", optional=True),
+            words=FLAG,  # whether words alone are labels at last
+            beam=REAL,  # then what was reached
+            delta=REAL,
+            retry_cutoff=REAL,
+            max_mem=COUNT,
+            max_arcs=COUNT,
+            arc_bytes=COUNT,
+            element_bytes=COUNT,
+            string_bytes=COUNT,
+            least_room=REAL,
+            made=RESULT,
+            made_states=RESULT,
+            made_count=RESULT,
+            made_ends=RESULT,
+            made_ids=RESULT,
+            incomplete=RESULT,
+            wrong=RESULT,  # the arc that is refused, or the end, after all arcs
+            status=RESULT,
+        ),
+        Struct(
+            "lattice_copy",
+            made=ADDRESS,
+            states=COUNT,
+            begin=writes("states+1", "int64"),  # of the arcs of each state
+            count=COUNT,
+            arcs=writes("count", "LatticeArc"),  # then ends
+            ids=COUNT,
+            id=writes("ids", "int32"),  # of all these
         ),
     ),
     "local_epsilons": (

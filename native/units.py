@@ -47,6 +47,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "integers": ("",),
     "ivectors": ("",),
     "label_lines": ("",),
+    "lattices": ("",),
     "local_epsilons": ("",),
     "mersenne": ("",),
     "minimization": ("",),
@@ -68,8 +69,8 @@ ALONE = ("glibc", "team")
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
 EXACT = (
-    *("chains", "determinization", "features", "integers", "ivectors", "local_epsilons"),
-    *("mersenne", "minimization", "transducers"),
+    *("chains", "determinization", "features", "integers", "ivectors", "lattices"),
+    *("local_epsilons", "mersenne", "minimization", "transducers"),
 )
 """Files whose every operation rounds: none makes a product and a sum one operation."""
 

@@ -2,6 +2,7 @@
 
 States of the result are sets of states with costs and transition-ids that are still to come. Arcs
 are made in the order of the best path through them, so that an early end leaves the best part.
+`native/lattices.c` does the same where it is there, and gives the same states, arcs and costs.
 
 `fst.acceptors.determinize` is no special case of it: that one goes breadth first, has no beam and
 no ids, and rounds left-over weights to multiples of 1/1024, as OpenFst does. One function for both
@@ -19,11 +20,13 @@ from dataclasses import dataclass
 
 from ...framework.base.errors import OpscopeError
 from ...framework.base.options.option_fields import option
-from .id_strings import BYTES, IdStrings
+from .id_strings import IdStrings
 from .plain import PlainLattice, pruned, sorted_states
 
-_ARC_BYTES, _ELEMENT_BYTES = 32, 24  # as Kaldi counts them
-_LEAST_ROOM = 0.8  # of the memory that cleaning up must leave
+ARC_BYTES, ELEMENT_BYTES, STRING_BYTES = 32, 24, 32
+"""What Kaldi counts for an arc, an element of a set, and a sequence of transition-ids."""
+LEAST_ROOM = 0.8
+"""Of the memory, what cleaning up must leave."""
 _ROUNDS = 10
 
 Element = tuple[int, int, float, float]
@@ -77,13 +80,7 @@ class Result:
 
 
 def determinize(lattice: PlainLattice, beam: float, options: DeterminiseOptions) -> Result:
-    """Determinize; where limits leave too little of the beam, again with a smaller one.
-
-    Raises:
-        OpscopeError: the beam is not above 0.
-    """
-    if not beam > 0:
-        raise OpscopeError(f"a beam of {beam} for a lattice: a number above 0 is wanted")
+    """Determinize; where limits leave too little of the beam, above 0, again with a smaller one."""
     asked = beam
     for left in range(_ROUNDS - 1, -1, -1):
         result = _Determinizer(lattice, beam, options).run()
@@ -156,12 +153,12 @@ class _Determinizer:
         if not most or len(self._states) % 10 or self._bytes() <= most:
             return False
         self._strings.keep(self._needed())
-        return self._bytes() > _LEAST_ROOM * most
+        return self._bytes() > LEAST_ROOM * most
 
     def _bytes(self) -> int:
-        strings = BYTES * len(self._strings)
-        arcs = _ARC_BYTES * self._arc_count
-        return strings + arcs + _ELEMENT_BYTES * self._element_count
+        strings = STRING_BYTES * len(self._strings)
+        arcs = ARC_BYTES * self._arc_count
+        return strings + arcs + ELEMENT_BYTES * self._element_count
 
     def _needed(self) -> set[int]:
         """The sequences of ids that are still in use."""

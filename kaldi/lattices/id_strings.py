@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _SHIFT = 32
-BYTES = 32
-"""What Kaldi counts for one of them."""
 
 
 class IdStrings:

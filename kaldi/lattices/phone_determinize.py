@@ -12,12 +12,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ...framework.base.errors import OpscopeError, ShapeError
 from ..files.transition_model import TransitionModel
+from . import compiled
 from .determinize import DeterminiseOptions, determinize
-from .lattice import CompactLattice, top_sorted
+from .lattice import CompactLattice
 from .minimize import minimized, strings_pushed, weights_pushed
-from .plain import PlainLattice, from_lattice, from_raw, to_lattice
+from .plain import LatticeColumns, PlainLattice, from_lattice, from_raw, to_lattice
 from .raw_lattice import RawLattice
 
 
@@ -39,16 +42,16 @@ def phone_starts(model: TransitionModel) -> list[int]:
 
 
 def determinized(
-    lattice: RawLattice | CompactLattice | PlainLattice,
+    lattice: RawLattice | CompactLattice | LatticeColumns,
     beam: float,
-    starts: Sequence[int] | None = None,
+    starts: Sequence[int] | np.ndarray | None = None,
     options: DeterminiseOptions | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> Determinized:
     """For each sequence of words the best path, of those within `beam` of the best one.
 
     Args:
-        lattice: of a search, or a plain or compact one; a `PlainLattice` has a path.
+        lattice: of a search, or a plain or compact one.
         beam: infinity keeps everything.
         starts: from `phone_starts`, for the pass with phones.
         options: passes and limits.
@@ -59,29 +62,18 @@ def determinized(
         ShapeError: the lattice is empty or has a loop, or a transition-id or label that is none.
     """
     options = options or DeterminiseOptions()
-    if isinstance(lattice, PlainLattice):
-        plain = lattice
-    else:
-        plain = from_raw(lattice) if isinstance(lattice, RawLattice) else from_lattice(lattice)
-    if plain.rest()[0] == math.inf:
-        raise ShapeError("the lattice is empty: it has no path")
-    reached = beam
-    complete = True
-    end_ids: list[tuple[int, ...]] | None = None
-    if options.phone_determinize:
-        if starts is None:
-            raise OpscopeError("a pass with phones needs phone_starts(model), or turn it off")
-        with_phones, base = _with_phones(plain, starts)
-        result = determinize(with_phones, beam, options)
-        plain = _without_phones(result.lattice, result.end_ids, base)
-        reached = min(reached, result.beam)
-        complete = result.complete
-    if options.word_determinize:
-        result = determinize(plain, beam, options)
-        plain, end_ids = result.lattice, result.end_ids
-        reached = min(reached, result.beam)
-        complete = complete and result.complete
-    compact = top_sorted(to_lattice(plain, end_ids))
+    if options.phone_determinize and starts is None:
+        raise OpscopeError("a pass with phones needs phone_starts(model), or turn it off")
+    if not beam > 0 and (options.phone_determinize or options.word_determinize):
+        raise OpscopeError(f"a beam of {beam} for a lattice: a number above 0 is wanted")
+    if isinstance(lattice, RawLattice):
+        lattice = from_raw(lattice)
+    elif isinstance(lattice, CompactLattice):
+        lattice = from_lattice(lattice).columns()
+    made = compiled.determinized(lattice, beam, starts, options)
+    if made is None:
+        made = _by_python(lattice.plain(), beam, starts, options)
+    compact, reached, complete = made
     if options.minimize:
         compact = minimized(weights_pushed(strings_pushed(compact)), options.delta)
     if not complete and warn is not None:
@@ -92,7 +84,35 @@ def determinized(
     return Determinized(compact, reached, complete)
 
 
-def _with_phones(plain: PlainLattice, starts: Sequence[int]) -> tuple[PlainLattice, int]:
+def _by_python(
+    plain: PlainLattice,
+    beam: float,
+    starts: Sequence[int] | np.ndarray | None,
+    options: DeterminiseOptions,
+) -> Determinized:
+    """What `compiled.determinized` does in C."""
+    if plain.rest()[0] == math.inf:
+        raise ShapeError("the lattice is empty: it has no path")
+    reached = beam
+    complete = True
+    end_ids: list[tuple[int, ...]] | None = None
+    if options.phone_determinize and starts is not None:
+        with_phones, base = _with_phones(plain, starts)
+        result = determinize(with_phones, beam, options)
+        plain = _without_phones(result.lattice, result.end_ids, base)
+        reached = min(reached, result.beam)
+        complete = result.complete
+    if options.word_determinize:
+        result = determinize(plain, beam, options)
+        plain, end_ids = result.lattice, result.end_ids
+        reached = min(reached, result.beam)
+        complete = complete and result.complete
+    return Determinized(to_lattice(plain, end_ids), reached, complete)
+
+
+def _with_phones(
+    plain: PlainLattice, starts: Sequence[int] | np.ndarray
+) -> tuple[PlainLattice, int]:
     """With phones as labels where they begin, and the number that was added to them.
 
     An arc that has a word already gets a second one after it.
@@ -109,7 +129,7 @@ def _with_phones(plain: PlainLattice, starts: Sequence[int]) -> tuple[PlainLatti
                     f"{number} is no transition-id: the model has 1 to {len(starts) - 1}"
                 )
             if state and starts[number]:
-                phones[state, place] = base + starts[number]
+                phones[state, place] = base + int(starts[number])
                 if label:
                     late.setdefault(target, []).append((state, place))
     result = PlainLattice()

@@ -1,15 +1,17 @@
-"""Lattices as tuples: what determinization reads and makes, small and quick to follow."""
+"""Lattices as arrays and as tuples: what determinization reads and makes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from ...framework.base.algorithms.strongly_connected import depth_first
 from ...framework.base.errors import ShapeError
+from ...framework.base.sequence import repeated
 from .lattice import Arc, CompactLattice, Weight, single, split, top_sorted
 from .operations import connected
 from .raw_lattice import RawLattice
@@ -17,6 +19,65 @@ from .unfold import check_lattice
 
 PlainArc = tuple[int, int, tuple[int, ...], float, float]
 """Label, target, transition-ids, whole cost, graph cost."""
+
+
+@dataclass(eq=False)
+class LatticeColumns:
+    """A lattice whose arcs have one transition-id at most, as arrays; state 0 is the first one.
+
+    Attributes:
+        states: how many.
+        source, target, label, id: of arcs, int32; an id of -1: none. Arcs of a state have their
+            order.
+        cost, graph: whole and graph cost of arcs, float64.
+        final: final states, int32. final_cost, final_graph: of ending there, float64.
+        is_sorted: whether all arcs lead to states of greater numbers. Else states are numbered
+            anew, those that state 0 leads to.
+    """
+
+    states: int
+    source: np.ndarray
+    target: np.ndarray
+    label: np.ndarray
+    id: np.ndarray
+    cost: np.ndarray
+    graph: np.ndarray
+    final: np.ndarray
+    final_cost: np.ndarray
+    final_graph: np.ndarray
+    is_sorted: bool = True
+
+    def plain(self) -> PlainLattice:
+        """The same as tuples, in topological order.
+
+        Raises:
+            ShapeError: there is a loop.
+        """
+        lattice = PlainLattice([[] for _ in range(self.states)], [None] * self.states)
+        columns = (self.source, self.label, self.target, self.id, self.cost, self.graph)
+        for source, label, target, number, cost, graph in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            ids = () if number < 0 else (number,)
+            lattice.arcs[source].append((label, target, ids, cost, graph))
+        for state, cost, graph in zip(
+            self.final.tolist(), self.final_cost.tolist(), self.final_graph.tolist(), strict=True
+        ):
+            lattice.final[state] = cost, graph
+        return lattice if self.is_sorted else _sorted(lattice)
+
+
+def _sorted(lattice: PlainLattice) -> PlainLattice:
+    """The states that state 0 leads to, in topological order."""
+    order = sorted_states([[arc[1] for arc in group] for group in lattice.arcs])
+    number = {state: place for place, state in enumerate(order)}
+    return PlainLattice(
+        [
+            [(label, number[to], ids, cost, graph) for label, to, ids, cost, graph in group]
+            for group in map(lattice.arcs.__getitem__, order)
+        ],
+        [lattice.final[state] for state in order],
+    )
 
 
 @dataclass(eq=False)
@@ -36,6 +97,35 @@ class PlainLattice:
         self.arcs.append([])
         self.final.append(None)
         return len(self.arcs) - 1
+
+    def columns(self) -> LatticeColumns:
+        """The same as arrays; arcs have one transition-id at most.
+
+        Raises:
+            ShapeError: a label or an id is not one of 32 bits, or an id is below zero.
+        """
+        arcs = list(chain.from_iterable(self.arcs))
+        counts = [len(group) for group in self.arcs]
+        ends = [(state, *end) for state, end in enumerate(self.final) if end is not None]
+        label, target, ids, cost, graph = zip(*arcs, strict=True) if arcs else [()] * 5
+        end, end_cost, end_graph = zip(*ends, strict=True) if ends else [()] * 3
+        if any(each and each[0] < 0 for each in ids):
+            raise ShapeError("the lattice has a transition-id below zero")
+        try:
+            return LatticeColumns(
+                len(self.arcs),
+                repeated(np.arange(len(counts), dtype=np.int32), np.array(counts, np.int64)),
+                np.array(target, np.int32),
+                np.array(label, np.int32),
+                np.array([each[0] if each else -1 for each in ids], np.int32),
+                np.array(cost, np.float64),
+                np.array(graph, np.float64),
+                np.array(end, np.int32),
+                np.array(end_cost, np.float64),
+                np.array(end_graph, np.float64),
+            )
+        except OverflowError:
+            raise ShapeError("the lattice has a label or a transition-id beyond 32 bits") from None
 
     def rest(self) -> list[float]:
         """The least cost from each state to an end."""
@@ -65,7 +155,7 @@ def sorted_states(targets: Sequence[Sequence[int]]) -> list[int]:
     return left[::-1]
 
 
-def from_raw(raw: RawLattice) -> PlainLattice:
+def from_raw(raw: RawLattice) -> LatticeColumns:
     """The lattice of a search.
 
     Raises:
@@ -88,18 +178,23 @@ def from_raw(raw: RawLattice) -> PlainLattice:
         raise ShapeError("the lattice is empty: it has no path")
     graph = raw.graph.astype(np.float64)
     whole = graph + raw.acoustic
-    plain = PlainLattice(
-        [[] for _ in range(states)],
-        [(cost, cost) if cost < math.inf else None for cost in raw.final.tolist()],
+    arcs = raw.source, raw.target, raw.olabel, np.where(raw.ilabel, raw.ilabel, -1)
+    kept = whole < math.inf
+    ends = np.flatnonzero(raw.final < math.inf)
+    costs = raw.final[ends].astype(np.float64)
+    source, target, label, number = (column[kept].astype(np.int32) for column in arcs)
+    return LatticeColumns(
+        states,
+        source,
+        target,
+        label,
+        number,
+        whole[kept],
+        graph[kept],
+        ends.astype(np.int32),
+        costs,
+        costs,
     )
-    columns = (raw.source, raw.olabel, raw.target, raw.ilabel, whole, graph)
-    for source, label, target, number, cost, part in zip(
-        *(column.tolist() for column in columns), strict=True
-    ):
-        if cost < math.inf:
-            ids = (number,) if number else ()
-            plain.arcs[source].append((label, target, ids, cost, part))
-    return plain
 
 
 def from_lattice(lattice: CompactLattice) -> PlainLattice:

@@ -12,62 +12,80 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ...kaldi.lattices.lattice import Arc, CompactLattice, Weight, single, top_sorted
+import numpy as np
+
+from ...kaldi.lattices.lattice import Arc, CompactLattice, Weight, single
 from ...kaldi.lattices.operations import connected
-from ...kaldi.lattices.plain import PlainArc, PlainLattice, sorted_states
+from ...kaldi.lattices.plain import LatticeColumns
 
 STATE_LABEL = 100_000_000
 TOKEN_LABEL = 200_000_000
 """Labels of states and tokens count from here; words have smaller ones."""
 
 
-@dataclass(eq=False)
+_COLUMNS: dict[str, type] = {
+    **dict.fromkeys(("source", "target", "label", "id"), np.int32),
+    **dict.fromkeys(("cost", "graph"), np.float64),
+}
+
+
 class Chunk:
-    """A part of a search's lattice in the making; state 0 is the start, in no order otherwise.
+    """A part of a search's lattice in the making; state 0 is the start, in no order otherwise."""
 
-    Attributes:
-        arcs: of each state. final: cost of ending, by state.
-    """
+    def __init__(self) -> None:
+        self._states = 0
+        # Columns of arcs: sources, targets, labels, ids, whole and graph costs.
+        self._blocks: list[tuple[np.ndarray, ...]] = []
+        self._rows: list[tuple[int, int, int, int, float, float]] = []  # arcs after these blocks
+        self._ends = np.empty(0, np.int32), np.empty(0)
 
-    arcs: list[list[PlainArc]] = field(default_factory=list)
-    final: dict[int, float] = field(default_factory=dict)
-
-    def add_state(self) -> int:
-        """A new state without arcs; returns its number."""
-        self.arcs.append([])
-        return len(self.arcs) - 1
+    def add_states(self, count: int = 1) -> int:
+        """New states without arcs; returns the number of the first one."""
+        self._states += count
+        return self._states - count
 
     def add(self, source: int, target: int, label: int, weight: Weight) -> None:
         """An arc; more than one transition-id makes states between."""
         cost, graph = weight.cost, weight.graph
         for number in weight.ids[:-1]:
-            between = self.add_state()
-            self.arcs[source].append((label, between, (number,), cost, graph))
+            between = self.add_states()
+            self._rows.append((source, between, label, number, cost, graph))
             source = between
             label = 0
             cost = 0.0
             graph = 0.0
-        self.arcs[source].append((label, target, weight.ids[-1:], cost, graph))
+        number = weight.ids[-1] if weight.ids else -1
+        self._rows.append((source, target, label, number, cost, graph))
 
-    def sorted(self) -> PlainLattice:
-        """The states that the start leads to, in topological order.
+    def add_arcs(self, *columns: Any) -> None:
+        """Arcs: sources, targets, labels, ids, costs and graph costs as `LatticeColumns` has them,
+        arrays or what all of them have."""
+        self._gather()
+        self._blocks.append(tuple(np.broadcast_arrays(*columns)))
 
-        Raises:
-            ShapeError: there is a loop.
-        """
-        order = sorted_states([[arc[1] for arc in group] for group in self.arcs])
-        number = {state: place for place, state in enumerate(order)}
-        lattice = PlainLattice()
-        for state in order:
-            lattice.arcs.append(
-                [(arc[0], number[arc[1]], arc[2], arc[3], arc[4]) for arc in self.arcs[state]]
-            )
-            end = self.final.get(state)
-            lattice.final.append(None if end is None else (end, end))
-        return lattice
+    def end_in(self, states: np.ndarray, costs: np.ndarray) -> None:
+        """Let paths end in these states, at these costs, float64, and no others."""
+        self._ends = states, costs
+
+    def columns(self) -> LatticeColumns:
+        """The lattice as it is now."""
+        self._gather()
+        parts = zip(*self._blocks, strict=True)
+        arcs: dict[str, Any] = {
+            name: np.concatenate(part, dtype=dtype, casting="same_kind")
+            for (name, dtype), part in zip(_COLUMNS.items(), parts, strict=True)
+        }
+        ends, costs = self._ends
+        final = {"final": ends, "final_cost": costs, "final_graph": costs}
+        return LatticeColumns(self._states, is_sorted=False, **arcs, **final)
+
+    def _gather(self) -> None:
+        """Make a block of the rows."""
+        if self._rows:
+            self._blocks.append(tuple(map(np.array, zip(*self._rows, strict=True))))
+            self._rows = []
 
 
 class _Exit(NamedTuple):
@@ -85,7 +103,7 @@ class AppendedLattice:
         determinize: makes a sorted, deterministic lattice of a chunk.
     """
 
-    def __init__(self, determinize: Callable[[PlainLattice], CompactLattice]) -> None:
+    def __init__(self, determinize: Callable[[LatticeColumns], CompactLattice]) -> None:
         self._determinize = determinize
         self.clear()
 
@@ -115,19 +133,19 @@ class AppendedLattice:
         labels of new tokens to final states.
         """
         chunk = Chunk()
-        start = chunk.add_state()
-        number = {state: chunk.add_state() for state in self._open}
+        start = chunk.add_states()
+        number = {state: chunk.add_states() for state in self._open}
         for state in self._open:
             for label, weight, target in self._lattice.arcs[state]:
                 if target not in number:
-                    number[target] = chunk.add_state()
+                    number[target] = chunk.add_states()
                 chunk.add(number[state], number[target], label, weight)
         tokens: dict[int, int] = {}
         for source, token, weight in self._exits:
             if self._forward[source] == math.inf:
                 continue
             if token not in tokens:
-                tokens[token] = chunk.add_state()
+                tokens[token] = chunk.add_states()
             chunk.add(number[source], tokens[token], 0, weight)
         for state in self._open:
             # The cost of the way there guides pruning; `accept` takes it off again.
@@ -143,7 +161,7 @@ class AppendedLattice:
             end_costs: of the final states after labels of tokens: they guide pruning, and are
                 taken off again.
         """
-        piece = top_sorted(self._determinize(chunk.sorted()))
+        piece = self._determinize(chunk.columns())
         if not piece.states:
             self.clear()
             return

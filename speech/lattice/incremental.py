@@ -16,12 +16,12 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from ...framework.base.options.option_fields import option
+from ...framework.base.sequence import repeated
 from ...kaldi.lattices.determinize import DeterminiseOptions
 from ...kaldi.lattices.lattice import CompactLattice
 from ...kaldi.lattices.phone_determinize import determinized
-from ...kaldi.lattices.plain import PlainLattice
+from ...kaldi.lattices.plain import LatticeColumns
 from ..search.decoder import Decoder
-from ..search.frames import Frame
 from .appended import TOKEN_LABEL, AppendedLattice, Chunk
 
 
@@ -70,10 +70,11 @@ class IncrementalLattice:
         self._decoder = decoder
         self._chunks = chunks
         beam = decoder.options.lattice_beam
+        begun = np.asarray(starts, np.int32)
 
         # No method: the decoder's memory would wait for the collector of garbage.
-        def made(chunk: PlainLattice) -> CompactLattice:
-            return determinized(chunk, beam, starts, options, warn).lattice
+        def made(chunk: LatticeColumns) -> CompactLattice:
+            return determinized(chunk, beam, begun, options, warn).lattice
 
         self._appended = AppendedLattice(made)
         self.reset()
@@ -110,8 +111,7 @@ class IncrementalLattice:
             return None
         if decoded > self.frames:
             self._append(decoded)
-        (last,) = self._decoder.frames_between(decoded, decoded + 1)
-        names = last.names.tolist()
+        names = self._decoder.frames_between(decoded, decoded + 1).names.tolist()
         costs = {
             self._labels[name]: cost
             for name, cost in zip(names, self._decoder.end_costs().tolist(), strict=True)
@@ -130,66 +130,71 @@ class IncrementalLattice:
         if not self._appended.can_grow:
             self._appended.clear()
             self.frames = 0
-        decoder, first = self._decoder, self.frames
         chunk, entered = self._appended.begin_chunk()
-        frames = decoder.frames_between(first, last + 1)
-        end_costs = self._guides(frames[-1])
-        labels = self._new_labels(frames[-1], end_costs)
-        states: list[list[int]] = []
-        for place, frame in enumerate(frames):
-            known: dict[int, int | None] = {}
-            if not place:  # the start is the first token's, or tokens have their states
-                known = {name: entered.get(label) for name, label in self._labels.items()}
-                known = known if first else {0: 0}
-            states.append(_states(chunk, frame, known))
-        for place, frame in enumerate(frames):
-            _add_links(chunk, frame.links, states[place], states[place], 0.0)
-            if place + 1 < len(frames):
-                _add_links(chunk, frame.onward, states[place], states[place + 1], frame.offset)
-        costs: dict[int, float] = {}
-        for state, name, cost in zip(
-            states[-1], frames[-1].names.tolist(), end_costs.tolist(), strict=True
-        ):
-            if cost < math.inf:
-                end = chunk.add_state()
-                label = labels[name]
-                chunk.arcs[state].append((label, end, (), 0.0, 0.0))
-                chunk.final[end] = costs[label] = cost
-        self._appended.accept(chunk, costs)
+        block = self._decoder.frames_between(self.frames, last + 1)
+        tokens, links, onward, _ = block.sizes.T
+        begins = np.concatenate(([0], np.cumsum(tokens)))
+        # The start is the first token's, or tokens have their states.
+        known = {name: entered.get(label) for name, label in self._labels.items()}
+        known = known if self.frames else {0: 0}
+        states = np.empty(begins[-1], np.int32)
+        for place, name in enumerate(block.names[: tokens[0]].tolist()):
+            state = known.get(name)
+            states[place] = chunk.add_states() if state is None else state
+        more = len(states) - tokens[0]
+        states[tokens[0] :] = chunk.add_states(more) + np.arange(more)
+        here = repeated(begins[:-1], links)
+        _add_links(chunk, block.links, states, here, here, np.float32(0))
+        kept = onward[:-1]  # links from the last frame belong to the next chunk
+        _add_links(
+            chunk,
+            block.onward[: kept.sum()],
+            states,
+            repeated(begins[:-2], kept),
+            repeated(begins[1:-1], kept),
+            repeated(block.offsets[:-1], kept),
+        )
+        newest = slice(begins[-2], begins[-1])
+        end_costs = self._guides(block.tokens[newest])
+        ending = np.flatnonzero(np.isfinite(end_costs))
+        costs = end_costs[ending].astype(np.float64)
+        labels = TOKEN_LABEL + self._labeled + np.arange(len(ending))
+        ends = (chunk.add_states(len(ending)) + np.arange(len(ending))).astype(np.int32)
+        chunk.add_arcs(states[newest][ending], ends, labels, -1, 0.0, 0.0)
+        chunk.end_in(ends, costs)
+        self._appended.accept(chunk, dict(zip(labels.tolist(), costs.tolist(), strict=True)))
         self.frames = last
-        self._labels = labels
+        self._labels = dict(zip(block.names[newest][ending].tolist(), labels.tolist(), strict=True))
+        self._labeled += len(ending)
 
-    def _guides(self, frame: Frame) -> np.ndarray:
+    def _guides(self, tokens: np.ndarray) -> np.ndarray:
         """Costs that guide pruning: of ending, or as the best paths imply them."""
         if self._decoder.finalized:
             return self._decoder.end_costs()
-        return frame.tokens["extra"] - frame.tokens["cost"]
-
-    def _new_labels(self, frame: Frame, costs: np.ndarray) -> dict[int, int]:
-        names = frame.names[np.isfinite(costs)].tolist()
-        first = TOKEN_LABEL + self._labeled
-        self._labeled += len(names)
-        return dict(zip(names, range(first, first + len(names)), strict=True))
-
-
-def _states(chunk: Chunk, frame: Frame, known: dict[int, int | None]) -> list[int]:
-    """The states of a frame's tokens, new ones where they have none yet."""
-    states: list[int] = []
-    for name in frame.names.tolist():
-        state = known.get(name)
-        states.append(chunk.add_state() if state is None else state)
-    return states
+        return tokens["extra"] - tokens["cost"]
 
 
 def _add_links(
-    chunk: Chunk, links: np.ndarray, sources: list[int], targets: list[int], offset: float
+    chunk: Chunk,
+    links: np.ndarray,
+    states: np.ndarray,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    offsets: np.ndarray | np.float32,
 ) -> None:
-    """Add the links between the tokens of one frame, or from one frame to the next."""
+    """Add links between tokens.
+
+    Args:
+        states: of all tokens. sources, targets: where in these the frames begin that links leave
+            and lead to, [links]. offsets: of the acoustic costs, float32.
+    """
     graph = links["graph"].astype(np.float64)
-    whole = graph + (links["acoustic"] - np.float32(offset))
-    columns = (links["from"], links["to"], links["olabel"], links["ilabel"], whole, graph)
-    for source, target, label, number, cost, part in zip(
-        *(column.tolist() for column in columns), strict=True
-    ):
-        ids = (number,) if number else ()
-        chunk.arcs[sources[source]].append((label, targets[target], ids, cost, part))
+    numbers = np.where(links["ilabel"], links["ilabel"], -1)
+    chunk.add_arcs(
+        states[sources + links["from"]],
+        states[targets + links["to"]],
+        links["olabel"],
+        numbers,
+        graph + (links["acoustic"] - offsets),
+        graph,
+    )

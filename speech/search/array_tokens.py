@@ -7,7 +7,7 @@ import numpy as np
 from ...native.constants import NEGATIVE_LOOP, NO_PATH
 from ..fst.grammar_graph import SearchGraph
 from .arrays import ArrayLoops
-from .frames import LINK, TOKEN, TRACED, Frame
+from .frames import LINK, TOKEN, TRACED, Frame, FrameBlock
 from .options import SearchOptions
 
 
@@ -117,9 +117,15 @@ class ArrayTokens:
         ]
         return np.array(rows, np.int64)
 
-    def frames(self, begin: int, end: int) -> list[Frame]:
+    def frames(self, begin: int, end: int) -> FrameBlock:
         """See `Tokens`."""
-        return self._frames[begin:end]
+        frames = self._frames[begin:end]
+        arrays = {
+            name: np.concatenate([getattr(each, name) for each in frames])
+            for name in ("tokens", "names", "links", "onward")
+        }
+        offsets = np.array([each.offset for each in frames], np.float32)
+        return FrameBlock(self.sizes(begin, end), offsets=offsets, **arrays)
 
     def prune(self) -> None:
         """See `Tokens`."""

@@ -13,7 +13,7 @@ from ...framework.fusion.compiled.arguments import Block, bind
 from ...framework.fusion.compiled.libraries import Library
 from ...kaldi.fst.algorithms.compiled import fst_block
 from ..fst.graph import Graph, StaticGraph
-from .frames import LINK, TOKEN, TRACED, Frame
+from .frames import LINK, TOKEN, TRACED, FrameBlock
 from .options import SearchOptions
 
 _MOST_STATES = (1 << 31) - 8
@@ -164,19 +164,18 @@ class CompiledTokens:
         self._run("search_sizes", first=begin, rows=end - begin, sizes=sizes)
         return sizes
 
-    def frames(self, begin: int, end: int) -> list[Frame]:
+    def frames(self, begin: int, end: int) -> FrameBlock:
         """See `Tokens`."""
         sizes = self.sizes(begin, end)
-        ends = np.concatenate([np.zeros((1, 4), np.int64), np.cumsum(sizes, axis=0)])
-        tokens, links, onward = ends[-1, :3].tolist()
-        arrays = (
+        tokens, links, onward = sizes[:, :3].sum(axis=0).tolist()
+        block = FrameBlock(
+            sizes,
             np.empty(tokens, TOKEN),
             np.empty(tokens, np.int32),
             np.empty(links, LINK),
             np.empty(onward, LINK),
+            np.empty(end - begin, np.float32),
         )
-        offsets = np.empty(end - begin, np.float32)
-        names = ("all_tokens", "names", "links", "onward")
         self._run(
             "search_copy",
             first=begin,
@@ -184,20 +183,13 @@ class CompiledTokens:
             tokens=tokens,
             epsilons=links,
             emitting=onward,
-            offsets=offsets,
-            **dict(zip(names, arrays, strict=True)),
+            offsets=block.offsets,
+            all_tokens=block.tokens,
+            names=block.names,
+            links=block.links,
+            onward=block.onward,
         )
-        columns = (0, 0, 1, 2)
-        parts = (
-            np.split(array, ends[1:-1, column])
-            for array, column in zip(arrays, columns, strict=True)
-        )
-        return [
-            Frame(*each, offset=offset, counted=counted)
-            for *each, offset, counted in zip(
-                *parts, offsets.tolist(), sizes[:, 3].tolist(), strict=True
-            )
-        ]
+        return block
 
 
 def _run_with(library: Library, name: str, **values: int) -> None:

@@ -12,7 +12,7 @@ from ...native.constants import MANY_STATES, MANY_TOKENS, NEGATIVE_LOOP, NO_MEMO
 from ..fst.grammar_graph import GrammarGraph, SearchGraph
 from . import compiled
 from .array_tokens import ArrayTokens
-from .frames import NO_ARCS, Frame, Tokens
+from .frames import NO_ARCS, Frame, FrameBlock, Tokens
 from .options import SearchOptions
 
 _WRONG = {
@@ -144,10 +144,10 @@ class Decoder:
     @property
     def frames(self) -> list[Frame]:
         """What is alive at each time, the first one before all frames; to be read only."""
-        return self.frames_between(0, self._tokens.count)
+        return self.frames_between(0, self._tokens.count).frames()
 
-    def frames_between(self, begin: int, end: int) -> list[Frame]:
-        """Some of `frames`."""
+    def frames_between(self, begin: int, end: int) -> FrameBlock:
+        """Some of `frames`, with their arrays one after the other."""
         return self._tokens.frames(begin, end)
 
     def token_counts(self, begin: int) -> list[int]:

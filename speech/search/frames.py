@@ -49,6 +49,32 @@ class Frame:
     prune_tokens: bool = True
 
 
+@dataclass(eq=False)
+class FrameBlock:
+    """What is alive at several times, the arrays of `Frame` one after the other.
+
+    Attributes:
+        sizes: of each frame the number of tokens, links, links onward, and `counted`: int64,
+            [frames, 4].
+        tokens, names, links, onward: of all frames. offsets: of each frame, float32.
+    """
+
+    sizes: np.ndarray
+    tokens: np.ndarray
+    names: np.ndarray
+    links: np.ndarray
+    onward: np.ndarray
+    offsets: np.ndarray
+
+    def frames(self) -> list[Frame]:
+        """Each frame, to be read only."""
+        ends = np.cumsum(self.sizes[:-1], axis=0)
+        arrays = ((self.tokens, 0), (self.names, 0), (self.links, 1), (self.onward, 2))
+        parts = (np.split(array, ends[:, column]) for array, column in arrays)
+        rest = self.offsets.tolist(), self.sizes[:, 3].tolist()
+        return [Frame(*each) for each in zip(*parts, *rest, strict=True)]
+
+
 class Tokens(Protocol):
     """The tokens of an utterance, frame by frame, and the links between them.
 
@@ -101,6 +127,6 @@ class Tokens(Protocol):
         """Of some frames the number of tokens, links, links onward, and `counted`: int64."""
         ...
 
-    def frames(self, begin: int, end: int) -> list[Frame]:
-        """Some frames, to be read only."""
+    def frames(self, begin: int, end: int) -> FrameBlock:
+        """Some frames."""
         ...

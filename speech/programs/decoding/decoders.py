@@ -529,7 +529,7 @@ class _Decoding:
 
     def _lattice(self, key: str, raw: RawLattice) -> CompactLattice:
         if not self._options.determinize_lattice:
-            return to_lattice(from_raw(raw))
+            return to_lattice(from_raw(raw).plain())
         beam, starts = self._search.lattice_beam, self._model.starts
         lattice, complete = determinized_lattice(
             raw, beam, starts, self._passes, self._program.warn

@@ -11,12 +11,12 @@ from dataclasses import replace
 from ....kaldi.lattices.determinize import DeterminiseOptions
 from ....kaldi.lattices.lattice import CompactLattice, joined, split, top_sorted
 from ....kaldi.lattices.phone_determinize import determinized
-from ....kaldi.lattices.plain import PlainLattice, from_raw, to_lattice
+from ....kaldi.lattices.plain import LatticeColumns, from_raw, to_lattice
 from ....kaldi.lattices.raw_lattice import RawLattice
 
 
 def determinized_lattice(
-    raw: RawLattice | PlainLattice,
+    raw: RawLattice | LatticeColumns,
     beam: float,
     starts: Sequence[int],
     options: DeterminiseOptions,
@@ -40,4 +40,5 @@ def determinized_lattice(
         "Both --phone-determinize and --word-determinize are set to false, copying lattice without"
         " determinization."
     )
-    return joined(to_lattice(from_raw(raw) if isinstance(raw, RawLattice) else raw)), True
+    columns = from_raw(raw) if isinstance(raw, RawLattice) else raw
+    return joined(to_lattice(columns.plain())), True

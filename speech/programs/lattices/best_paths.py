@@ -109,7 +109,7 @@ def lattice_determinize_phone_pruned(
         for key, lattice in shown(read_table(source, "lattice"), "determinize", "lattices"):
             with errors_tell(f"{source}: {key}"):
                 costs = None if options.write_compact else frame_costs(lattice)
-                plain = from_lattice(lattice.scaled(acoustic=scale))
+                plain = from_lattice(lattice.scaled(acoustic=scale)).columns()
                 found, complete = determinized_lattice(
                     plain, options.beam, starts, passes, options.program.warn
                 )

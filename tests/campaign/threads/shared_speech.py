@@ -26,6 +26,8 @@ from opscope.kaldi.fst.algorithms.determinize_star import determinize_star
 from opscope.kaldi.fst.algorithms.local_epsilons import remove_epsilons_locally
 from opscope.kaldi.fst.algorithms.partition import minimize_unpushed
 from opscope.kaldi.graphs.context import Context, compose_context
+from opscope.kaldi.lattices.determinize import DeterminiseOptions
+from opscope.kaldi.lattices.phone_determinize import determinized
 from opscope.nnet3 import (
     NnetComputer,
     NnetTrainer,
@@ -51,6 +53,7 @@ from opscope.speech.ivector.model import IvectorModel
 from opscope.speech.ivector.online import online_ivectors
 from opscope.speech.search.decoder import Decoder
 from opscope.speech.search.options import SearchOptions
+from opscope.speech.search.raw_lattice import raw_lattice
 from speech_graphs import lookahead_file, random_first, random_grammar
 
 from .shared_nets import Results, Work
@@ -264,8 +267,12 @@ def cntk_training(learner: str, precision: str = "float") -> Work:
     return train
 
 
+_WORDS_ONLY = DeterminiseOptions(phone_determinize=False)
+
+
 def search() -> Work:
-    """Token passing in C, each time over a composition that is made anew on the way."""
+    """Token passing in C, each time over a composition that is made anew on the way, and its
+    lattice."""
     rng = np.random.default_rng(2)
     first, second = random_first(rng, 60, 20), random_grammar(rng, 60)
     graph = LookaheadGraph.of(lookahead_file(first, second.states + 3), second)
@@ -281,7 +288,9 @@ def search() -> Work:
         decoder.accept(likelihoods[12:])
         decoder.finalize()
         found = {f"tokens {n}": frame.tokens["cost"] for n, frame in enumerate(decoder.frames)}
-        return found | {"begin": begin.transition_ids, "heard": heard}
+        lattice = determinized(raw_lattice(decoder), 4.0, None, _WORDS_ONLY).lattice
+        costs = np.array([arc.weight.cost for group in lattice.arcs for arc in group])
+        return found | {"begin": begin.transition_ids, "heard": heard, "costs": costs}
 
     return run
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from opscope.framework.base.errors import OpscopeError, ShapeError
+from opscope.framework.fusion.compiled import native
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.files.transition_model import TransitionModel
 from opscope.kaldi.lattices.determinize import DeterminiseOptions, _Determinizer
 from opscope.kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight
 from opscope.kaldi.lattices.lattice_io import read_lattice, write_lattice
 from opscope.kaldi.lattices.minimize import minimized, strings_pushed, weights_pushed
-from opscope.kaldi.lattices.phone_determinize import determinized, phone_starts
-from opscope.kaldi.lattices.plain import from_raw, to_lattice
+from opscope.kaldi.lattices.phone_determinize import Determinized, determinized, phone_starts
+from opscope.kaldi.lattices.plain import LatticeColumns, from_raw, to_lattice
 from opscope.kaldi.lattices.raw_lattice import RawLattice
 from opscope.speech.lattice.bayes_risk import minimum_bayes_risk
 from opscope.speech.lattice.word_align import word_aligned
@@ -196,9 +198,77 @@ def test_cleaning_up_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         freed[0] += before - len(self._strings)
         return False
 
+    monkeypatch.setattr(native, "load", lambda *_: None)
     monkeypatch.setattr(_Determinizer, "_is_full", clean)
     assert wanted == [lattice_paths(determinized(raw, 60.0, STARTS, p).lattice) for p in passes]
     assert freed[0] > 100
+
+
+NATIVE = pytest.mark.skipif(native.load("lattices") is None, reason="no native library")
+ALL_OPTIONS = [
+    DeterminiseOptions(phone_determinize=phones, word_determinize=words, **limits)
+    for phones in (False, True)
+    for words in (False, True)
+    for limits in (
+        {},
+        {"delta": 8.0},
+        {"max_arcs": 20},
+        {"max_mem": 6000},
+        {"max_mem": 6000, "retry_cutoff": 0.0},
+    )
+]
+
+
+def shuffled(columns: LatticeColumns, seed: int) -> LatticeColumns:
+    """With states in any order but for the first one, two of which nothing leads to."""
+    rng = np.random.default_rng(seed)
+    order = np.append(0, 1 + rng.permutation(columns.states + 1)).astype(np.int32)
+    moved = {name: order[getattr(columns, name)] for name in ("source", "target", "final")}
+    return replace(columns, states=columns.states + 2, is_sorted=False, **moved)
+
+
+@NATIVE
+@pytest.mark.parametrize("options", ALL_OPTIONS, ids=str)
+def test_c_and_python_make_the_same(
+    options: DeterminiseOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States, arcs, costs and ids, also where memory is short and sequences are forgotten."""
+    lattices = [from_raw(random_raw(seed)) for seed in range(30)] + [
+        from_raw(random_raw(seed, frames=12, width=5)) for seed in range(6)
+    ]
+    lattices += [shuffled(each, 7) for each in lattices]
+    beams = (math.inf, 60.0, 5.0)
+    made = [_made(each, beam, options) for each in lattices for beam in beams]
+    monkeypatch.setattr(native, "load", lambda *_: None)
+    wanted = [_made(each, beam, options) for each in lattices for beam in beams]
+    assert made == wanted
+    assert sum(isinstance(each, tuple) for each in made) > 100
+
+
+def _made(lattice: LatticeColumns, beam: float, options: DeterminiseOptions) -> object:
+    try:
+        found: Determinized = determinized(lattice, beam, STARTS, options)
+    except ShapeError as error:
+        return str(error)
+    compact = found.lattice
+    return compact.start, compact.arcs, compact.final, found.beam, found.complete
+
+
+@NATIVE
+def test_bad_columns_are_refused() -> None:
+    good = from_raw(tiny())
+    far, back = np.array([1, 9], np.int32), np.array([1, 0], np.int32)
+    for changes, message in (
+        ({"target": far}, "arc 1 of the lattice leads from state 1 to 9, of 3, with label 0"),
+        ({"target": back}, "arc 1 of the lattice leads from state 1 to 0"),
+        ({"source": np.array([0, -1], np.int32)}, "arc 1 of the lattice leads from state -1 to 2"),
+        ({"label": -back}, "arc 0 of the lattice leads from state 0 to 1, of 3, with label -1"),
+        ({"final": np.array([3], np.int32)}, "state 3 of the lattice is final, of 3"),
+        ({"id": np.array([1, 99], np.int32)}, "99 is no transition-id: the model has 1 to 12"),
+        ({"target": back, "is_sorted": False}, "the lattice has a loop"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            determinized(replace(good, **changes), 10.0, STARTS)
 
 
 def test_a_pass_with_phones_only() -> None:
@@ -300,7 +370,7 @@ def test_lattices_of_a_search_in_kaldis_files() -> None:
     raw = random_raw(1)
     for binary in (False, True):
         writer = Writer(binary, header=False)
-        write_lattice(writer, to_lattice(from_raw(raw)))
+        write_lattice(writer, to_lattice(from_raw(raw).plain()))
         back = read_lattice(Reader(writer.getvalue(), name="lattice", binary=binary))
         got = lattice_paths(determinized(back, 9.0, STARTS).lattice)
         wanted = lattice_paths(determinized(raw, 9.0, STARTS).lattice)
