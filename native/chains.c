@@ -6,11 +6,8 @@
    file is compiled without contraction), and functions are those of one table, which compiled loops
    call as well. What a function gives depends on its argument alone, not on the element's place. */
 #include <stddef.h>
-#include "vectors.h"
+#include "functions.h"
 #include "chains_arguments.h"
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 #include "halves.h"
 
 #define F(name) _Generic((T)0, float: name##f, double: name)
@@ -20,10 +17,12 @@
 typedef void function(word n, T *to, const T *x, const T *y, const T *z);
 typedef double number_function(double x, double y, double z);
 
+#define OWN(D) D(exp) D(tanh) D(sigmoid)
+static inline double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 #define UNARY(D)                                                                                 \
   D(acos) D(acosh) D(asin) D(asinh) D(atan) D(atanh) D(cbrt) D(ceil) D(cos) D(cosh) D(erf) D(erfc) \
-  D(exp) D(exp2) D(expm1) D(floor) D(lgamma) D(log) D(log10) D(log1p) D(log2) D(rint) D(round)   \
-  D(sin) D(sinh) D(sqrt) D(tan) D(tanh) D(tgamma) D(trunc)
+  D(exp2) D(expm1) D(floor) D(lgamma) D(log) D(log10) D(log1p) D(log2) D(rint) D(round) D(sin)   \
+  D(sinh) D(sqrt) D(tan) D(tgamma) D(trunc)
 #define BINARY(D) D(atan2) D(fmod) D(hypot) D(pow)
 #define TERNARY(D) D(fma)
 
@@ -52,6 +51,15 @@ typedef double number_function(double x, double y, double z);
 #define DEFINE2(name) DEFINE(name, F(name)(x[i], y[i]), name(x, y))
 #define DEFINE3(name) DEFINE(name, F(name)(x[i], y[i], z[i]), name(x, y, z))
 UNARY(DEFINE1) BINARY(DEFINE2) TERNARY(DEFINE3)
+/* those of functions.h */
+#define DEFINE_OWN(name)                                                         \
+  static void name##_array(word n, T *to, const T *x, const T *y, const T *z) { \
+    for (word j = 0; j < n; j += LANES)                                          \
+      store_lanes(to + j, name##_of(load_lanes(x + j, n - j, 0)), n - j);        \
+  }                                                                              \
+  static double name##_number(double x, double y, double z) { return name(x); }
+OWN(DEFINE_OWN)
+#undef DEFINE_OWN
 #undef DEFINE1
 #undef DEFINE2
 #undef DEFINE3
@@ -73,13 +81,13 @@ ON_NUMBERS(DEFINE_NUMBER)
 #define ARRAY_FUNCTION(name) name##_array,
 #define NUMBER_FUNCTION(name, ...) name##_number,
 #define TEXT(name, ...) #name " "
-VISIBLE const char EXPORTED(chain_functions)[] = UNARY(TEXT) BINARY(TEXT) TERNARY(TEXT);
-VISIBLE const char EXPORTED(chain_number_functions)[] = UNARY(TEXT) BINARY(TEXT) TERNARY(TEXT)
-    ON_NUMBERS(TEXT);
-static function *const functions[] = {UNARY(ARRAY_FUNCTION) BINARY(ARRAY_FUNCTION)
-                                          TERNARY(ARRAY_FUNCTION)};
+VISIBLE const char EXPORTED(chain_functions)[] = OWN(TEXT) UNARY(TEXT) BINARY(TEXT) TERNARY(TEXT);
+VISIBLE const char EXPORTED(chain_number_functions)[] = OWN(TEXT) UNARY(TEXT) BINARY(TEXT)
+    TERNARY(TEXT) ON_NUMBERS(TEXT);
+static function *const functions[] = {OWN(ARRAY_FUNCTION) UNARY(ARRAY_FUNCTION)
+                                          BINARY(ARRAY_FUNCTION) TERNARY(ARRAY_FUNCTION)};
 static number_function *const functions_of_numbers[] = {
-    UNARY(NUMBER_FUNCTION) BINARY(NUMBER_FUNCTION) TERNARY(NUMBER_FUNCTION)
+    OWN(NUMBER_FUNCTION) UNARY(NUMBER_FUNCTION) BINARY(NUMBER_FUNCTION) TERNARY(NUMBER_FUNCTION)
         ON_NUMBERS(NUMBER_FUNCTION)};
 #define LENGTH(name, array) \
   VISIBLE word EXPORTED(JOIN(name, UNIT)) = sizeof array / sizeof *array;
@@ -91,7 +99,6 @@ LENGTH(number_functions, functions_of_numbers)
 /* A truth value is a vector of whole bits, all set or none. */
 #define TRUTH(comparison) (vec_t)(flags_t)(comparison)
 INLINE flags_t bits(vec_t a) { return (flags_t)a; }
-INLINE vec_t splat(T x) { return x - (vec_t){}; }
 INLINE vec_t choice(vec_t truth, vec_t a, vec_t b) {
   return (vec_t)((bits(truth) & bits(a)) | (~bits(truth) & bits(b)));
 }

@@ -12,8 +12,8 @@ EXPORT(product)(const struct product *b, word t, word threads) {
     const word end = least(tiles * (t + 1) / threads * HIGH, m);
     for (word r = tiles * t / threads * HIGH; r < end; r += CHUNK)
       for (word j = 0; j < n; j += COLS)
-        panel_rows(r, least(r + CHUNK, end), least(COLS, n - j), k, a, lda, next, p + j * k, c + j,
-                ldc, from ? from + j : 0, step);
+        panel_rows(r, least(r + CHUNK, end), least(COLS, n - j), k, a, lda, next, p + j * k,
+                   p + (j + COLS < n ? j + COLS : 0) * k, c + j, ldc, from ? from + j : 0, step);
     return;
   }
   const word units = (m + HIGH - 1) / HIGH * ((n + LANES - 1) / LANES);
@@ -23,8 +23,8 @@ EXPORT(product)(const struct product *b, word t, word threads) {
   for (; panel <= last; panel++, row = 0) {
     const word j = panel * COLS;
     if (j < n)
-      panel_rows(row, panel == last ? end : m, least(COLS, n - j), k, a, lda, next, p + j * k, c + j,
-              ldc, from ? from + j : 0, step);
+      panel_rows(row, panel == last ? end : m, least(COLS, n - j), k, a, lda, next, p + j * k,
+                 p + (j + COLS < n ? j + COLS : 0) * k, c + j, ldc, from ? from + j : 0, step);
   }
 }
 

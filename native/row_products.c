@@ -92,10 +92,10 @@ EXPORT(rows)(const struct rows *b, word c, word blocks) {
           if (blocks > 1 && !j && next_k == 1)
             near(a + next * lda, lda, least(HIGH, r1 - next), k);
           if (turned)
-            panel_rows(0, next - at, cols, k, own + (at - r) * k, 1, HIGH, p, out + at * ldc + j,
-                       ldc, begin ? begin + at * step : 0, step);
+            panel_rows(0, next - at, cols, k, own + (at - r) * k, 1, HIGH, p, p,
+                       out + at * ldc + j, ldc, begin ? begin + at * step : 0, step);
           else
-            panel_rows(at, next, cols, k, a, lda, next_k, p, out + j, ldc, begin, step);
+            panel_rows(at, next, cols, k, a, lda, next_k, p, p, out + j, ldc, begin, step);
         }
       }
     }

@@ -13,8 +13,7 @@ EXPORT(softmax)(const struct softmax *a, word t, word parts) {
     T *y = a->out + i * n;
     const T top = top_of(x, n);
     if (a->logarithm) {
-      SUM(total, n, EXP(x[j] - top))
-      const T whole = LOG((T)total);
+      const T whole = LOG((T)powers_of(x, 0, n, top));
 #pragma omp simd
       for (word j = 0; j < n; j++) y[j] = (x[j] - top) - whole;
     } else {
@@ -33,8 +32,10 @@ EXPORT(softmax_grad)(const struct softmax_grad *a, word t, word parts) {
     if (a->logarithm) {
       SUM(total, n, g[j])
       const T all = total;
-#pragma omp simd
-      for (word j = 0; j < n; j++) to[j] = g[j] - EXP(y[j]) * all;
+      for (word j = 0; j < n; j += LANES) {
+        const vec_t share = exp_of(load_lanes(y + j, n - j, 0));
+        store_lanes(to + j, load_lanes(g + j, n - j, 0) - share * all, n - j);
+      }
     } else {
       SUM(total, n, g[j] * y[j])
       const T all = total;
@@ -52,14 +53,15 @@ INLINE word class_of(word label, word classes, word ignored, word *bad) {
   return -1;
 }
 
-/* f of x[0] to x[n - 1] in whole tiles: there is room behind. So all are computed by vectors, and
-   no number depends on what it stands beside. */
-#define TILED(x, n, f)                                                          \
-  for (word start_ = 0; start_ < (n); start_ += TILE) {                         \
-    T *const tile_ = (x) + start_;                                              \
-    for (word j = least((n) - start_, TILE); j < TILE; j++) tile_[j] = 1;       \
-    _Pragma("omp simd") for (word j = 0; j < TILE; j++) tile_[j] = f(tile_[j]); \
+/* Logarithms of x[0] to x[n - 1] in whole tiles: there is room behind. So all are computed by
+   vectors, and no number depends on what it stands beside. */
+static void take_logarithms(T *x, word n) {
+  for (T *tile = x; tile < x + n; tile += TILE) {
+    for (word j = least(x + n - tile, TILE); j < TILE; j++) tile[j] = 1;
+#pragma omp simd
+    for (word j = 0; j < TILE; j++) tile[j] = LOG(tile[j]);
   }
+}
 
 /* Rows of few classes are shorter than a vector, so the powers of several are taken together. */
 EXPORT(cross_entropy)(struct cross_entropy *a, word t, word parts) {
@@ -75,18 +77,16 @@ EXPORT(cross_entropy)(struct cross_entropy *a, word t, word parts) {
         const word class = class_of(a->labels[r + i], n, a->ignored, &a->bad);
         picked[i] = class < 0 ? 0 : x[class] - top;
       }
-      if (n > BLOCK && y) {
+      if (n > BLOCK) {
         total[i] = powers_of(x, y, n, top);
-      } else if (n > BLOCK) {
-        SUM(sum, n, EXP(x[j] - top))
-        total[i] = sum;
       } else {
 #pragma omp simd
         for (word j = 0; j < n; j++) powers[i * n + j] = x[j] - top;
       }
     }
     if (n <= BLOCK) {
-      TILED(powers, count * n, EXP)
+      for (word j = 0; j < count * n; j += LANES)
+        *(row_t *)(powers + j) = exp_of(*(row_t *)(powers + j));
       for (word i = 0; i < count; i++) {
         SUM(sum, n, powers[i * n + j])
         total[i] = sum;
@@ -98,7 +98,7 @@ EXPORT(cross_entropy)(struct cross_entropy *a, word t, word parts) {
 #pragma omp simd
       for (word j = 0; j < n; j++) to[j] = from[j] * share;
     }
-    TILED(total, count, LOG)
+    take_logarithms(total, count);
     for (word i = 0; i < count; i++) {
       const T *x = a->x + (r + i) * n, top = tops[i], whole = total[i];
       if (a->logs) {
@@ -145,15 +145,9 @@ EXPORT(cross_entropy_grad)(struct cross_entropy_grad *a, word t, word parts) {
 /* (exp(logs) - weights) * out_grad */
 EXPORT(log_softmax_pull)(const struct log_softmax_pull *a, word t, word parts) {
   const T grad = *a->out_grad;
-  const word tiles = (a->size + TILE - 1) / TILE;
-  for (word tile = tiles * t / parts; tile < tiles * (t + 1) / parts; tile++) {
-    const word begin = tile * TILE, count = least(TILE, a->size - begin);
-    const T *weights = a->weights + begin;
-    T powers[TILE], *to = a->x_grad + begin;
-    memcpy(powers, a->logs + begin, count * sizeof(T));
-    TILED(powers, count, EXP)
-#pragma omp simd
-    for (word j = 0; j < count; j++) to[j] = (powers[j] - weights[j]) * grad;
+  for (word j = a->size * t / parts, end = a->size * (t + 1) / parts; j < end; j += LANES) {
+    const vec_t power = exp_of(load_lanes(a->logs + j, end - j, 0));
+    store_lanes(a->x_grad + j, (power - load_lanes(a->weights + j, end - j, 0)) * grad, end - j);
   }
 }
 

@@ -1,6 +1,6 @@
 /* Functions of a row of numbers. Sums are taken in T over BLOCK elements, and in double over these. */
 #pragma once
-#include "typed.h"
+#include "functions.h"
 
 enum { BLOCK = 512 };
 
@@ -22,19 +22,20 @@ INLINE T top_of(const T *x, word n) {
     total += part_;                                      \
   }
 
-/* y = EXP(x - top); the sum of them */
+/* exp(x - top), written to y where there is one; the sum of them */
 INLINE double powers_of(const T *x, T *y, word n, T top) {
   double total = 0;
   for (word at = 0; at < n; at += BLOCK) {
     const word end = least(n, at + BLOCK);
-    T part = 0;
-#pragma omp simd reduction(+ : part)
-    for (word j = at; j < end; j++) {
-      const T e = EXP(x[j] - top);
-      y[j] = e;
-      part += e;
+    vec_t sums = {};
+    for (word j = at; j < end; j += LANES) {
+      const vec_t powers = exp_of(load_lanes(x + j, end - j, -INFINITY) - top);
+      if (y) store_lanes(y + j, powers, end - j);
+      sums += powers;
     }
-    total += part;
+    T sum = 0;
+    for (int l = 0; l < LANES; l++) sum += sums[l];
+    total += sum;
   }
   return total;
 }

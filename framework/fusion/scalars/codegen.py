@@ -90,6 +90,8 @@ _COMPARISONS: dict[str, Callable[[float, float], float]] = {
 }
 _LIMITS = {"lt": "at_least", "gt": "at_most"}
 """Comparisons, and the operations that choose the second operand where they are true."""
+SIGMOID = "sigmoid"
+"""The function of the native library that 1 / (1 + exp(-x)) is, in one step."""
 _IN_LINE = frozenset("fabs sqrt copysign fmax fmin isnan isinf isfinite signbit".split())
 """Functions that are steps of their own, not calls."""
 
@@ -285,6 +287,8 @@ class Graph:
             truths = 1 if name == "choose" else 2
             first = [self._block_truth(one) for one in operands[:truths]]
             result = self._operation(name, (*first, *operands[truths:]))
+        elif (x := self._in_sigmoid(name, operands)) is not None:
+            result = self._operation("call", (x,), SIGMOID)
         elif name in _SIGNS.values() or name in _IN_LINE or name in _TRUTH or name == "neg":
             result = self._operation(name, operands)
         else:
@@ -294,6 +298,22 @@ class Graph:
         if name in _TRUTH:
             self._truths.add(result)
         return result
+
+    def _in_sigmoid(self, name: str, operands: tuple[Value, ...]) -> Value | None:
+        """The x of 1 / (1 + exp(-x)); None for other operations."""
+        x: Value | None = operands[-1]
+        if name != "div" or not self._is_one(operands[0]):
+            return None
+        for inner, extra in (("add", ""), ("call", "exp"), ("neg", "")):
+            operation = self.operations[x.index] if x is not None and x.kind == "step" else None
+            if operation is None or (operation.name, operation.extra) != (inner, extra):
+                return None
+            rest = [one for one in operation.operands if inner != "add" or not self._is_one(one)]
+            x = rest[0] if len(rest) == 1 else None
+        return x
+
+    def _is_one(self, value: Value) -> bool:
+        return value.kind == "literal" and self.literals[value.index] == 1
 
     def _block(self, value: Value) -> Value:
         if value.kind in ("step", "array"):
