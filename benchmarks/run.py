@@ -4,7 +4,7 @@
                              [--where apart,together,light,half,busy]
                              [--without amx,avx512,mkl,compiler]
                              [--against COMMIT] [--board] [--keep FOLDER] [--minutes N]
-                             [--json FILE] [--markdown FILE] [--png FILE] [--again FILE]
+                             [--json FILE] [--markdown FILE] [--png FILE] [--again FILE ...]
 
 Each line is a ratio, time of the fastest peer / our time: above 1 we are faster. Rounds of all
 sides alternate, and the ratio is the median over rounds, so that a drifting machine does not decide
@@ -14,8 +14,10 @@ one, or one. `--against` compares with another commit of ours instead of the pee
 measures our side as if each of what it names were not there, and the peers with all of it;
 `mkl+compiler` is without both, `all` with everything. `--board` takes the nets of torchvision, timm
 and transformers instead of ours; `--keep` keeps the files that their sides make, so that the next
-run begins sooner, and `--minutes` leaves out what would begin later. `--again` makes table and
-picture of the JSON of an earlier run. `--list` shows the workloads.
+run begins sooner, and `--minutes` leaves out what would begin later. The JSON is written after each
+row, so a run that ends early loses none. `--again` makes table and picture of the JSON of earlier
+runs on one machine; of a row that several of them have, the last counts. `--list` shows the
+workloads.
 """
 
 from __future__ import annotations
@@ -59,6 +61,11 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def cores() -> int | None:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
 class Run:
     """What is measured, and what was found so far."""
 
@@ -69,8 +76,25 @@ class Run:
         self.compile = args.compile
         self.against = against
         self.commit = args.against
+        self.file = pathlib.Path(args.json)
+        today = datetime.date.today().isoformat()
+        self.machine = {"processor": processor(), "cores": cores(), "date": today}
+        self.machine["python"] = sys.version
         self.rows: list[Row] = []
         self.ceilings: dict[int, float] = {}
+
+    def save(self) -> None:
+        """Writes what was found so far; the file is whole at any time."""
+        results = {
+            "machine": self.machine,
+            "product_ceiling_gflops": {
+                count: flops / 1e9 for count, flops in self.ceilings.items()
+            },
+            "rows": [row.json() for row in self.rows],
+        }
+        unfinished = self.file.with_name(f"{self.file.name}.{os.getpid()}")
+        unfinished.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        unfinished.replace(self.file)
 
     def workload(self, key: str, condition: Condition) -> None:
         """Measures one workload under one condition and tells of it."""
@@ -130,6 +154,7 @@ class Run:
             absent=absent,
         )
         self.rows.append(row)
+        self.save()
         print(row.line(), flush=True)
 
     def _programs(self, key: str, workload: Workload, condition: Condition) -> None:
@@ -188,12 +213,29 @@ def earlier(path: str) -> tuple[list[Row], dict[str, Any]]:
         raise argparse.ArgumentTypeError(f"{path}: no numbers of a run: {error}") from error
 
 
+def joined(runs: list[tuple[list[Row], dict[str, Any]]]) -> tuple[list[Row], dict[str, Any]]:
+    """The rows of several runs, in the order of the workloads, and their machine with all dates.
+
+    Raises:
+        ValueError: the runs are of several machines.
+    """
+    machines = [machine for _, machine in runs]
+    kinds = {f"{machine['processor']}, {machine['cores']} cores" for machine in machines}
+    if len(kinds) > 1:
+        raise ValueError(f"runs of several machines: {'; '.join(sorted(kinds))}")
+    by_condition = {(row.workload, row.condition): row for rows, _ in runs for row in rows}
+    places = {key: place for place, key in enumerate(_WORKLOADS)}
+    # Names that no workload has any more come last.
+    rows = sorted(by_condition.values(), key=lambda row: places.get(row.workload, len(places)))
+    dates = sorted({machine["date"] for machine in machines})
+    return rows, machines[-1] | {"date": ", ".join(dates)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser.add_argument("--only", default="", help="workloads, separated by commas")
     parser.add_argument("--board", action="store_true", help="nets that others chose")
-    both = "1,2" if (cores or 1) > 1 else "1"
+    both = "1,2" if (cores() or 1) > 1 else "1"
     parser.add_argument("--threads", type=counts, default=both, help="numbers, as 1,2")
     parser.add_argument("--where", default="apart,together", help=f"of {', '.join(WHERE)}")
     lacking = f"of {', '.join(LACKING)}, or {_ALL}; not together"
@@ -210,13 +252,16 @@ def main() -> None:
     parser.add_argument("--json", default=str(HERE / "results.json"), help="file for the numbers")
     parser.add_argument("--markdown", default="", help="file for the table")
     parser.add_argument("--png", default="", help="file for the picture")
-    again = "table of an earlier --json"
-    parser.add_argument("--again", type=earlier, metavar="FILE", help=again)
+    again = "table of earlier --json"
+    parser.add_argument("--again", type=earlier, nargs="+", metavar="FILE", help=again)
     parser.add_argument("--list", action="store_true", help="show the workloads")
     args = parser.parse_args()
     chosen = BOARD if args.board else ALL
     if args.again:
-        rows, machine = args.again
+        try:
+            rows, machine = joined(args.again)
+        except ValueError as error:
+            parser.error(f"--again: {error}")
         write(rows, machine, args)
         return
     if args.list:
@@ -249,16 +294,8 @@ def main() -> None:
                     run.workload(key, condition)
                 else:
                     print(f"{key:16} {condition.told} left out: {args.minutes:g} minutes are over")
-    today = datetime.date.today().isoformat()
-    machine = {"processor": processor(), "cores": cores, "date": today, "python": sys.version}
-    ceilings = {count: flops / 1e9 for count, flops in run.ceilings.items()}
-    results = {
-        "machine": machine,
-        "product_ceiling_gflops": ceilings,
-        "rows": [row.json() for row in run.rows],
-    }
-    pathlib.Path(args.json).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    write(run.rows, machine, args)
+    run.save()
+    write(run.rows, run.machine, args)
 
 
 def write(rows: list[Row], machine: dict[str, Any], args: argparse.Namespace) -> None:

@@ -480,6 +480,10 @@ WORKLOADS = {
     "mobilenet-v3": forward(
         "MobileNetV3 large, an image", Net(of_torchvision("mobilenet_v3_large"), _IMAGE)
     ),
+    "squeezenet": forward("SqueezeNet 1.1, an image", Net(of_torchvision("squeezenet1_1"), _IMAGE)),
+    "shufflenet": forward(
+        "ShuffleNet V2 x0.5, an image", Net(of_torchvision("shufflenet_v2_x0_5"), _IMAGE)
+    ),
     "efficientnet": forward(
         "EfficientNet-B0, an image", Net(of_torchvision("efficientnet_b0"), _IMAGE)
     ),
