@@ -73,9 +73,21 @@ class Variable:
         Who has it may write to it whenever he likes, and the next run sees that; so nothing that
         was packed of it is kept from now on.
         """
-        self.exposed = True
+        self._expose()
         self.fed = None
         return self._array
+
+    def _expose(self) -> None:
+        if not self.exposed:
+            self.exposed = True
+            if self.packs is not None:
+                self.packs.outdate()
+
+    def count_write(self) -> None:
+        """Note that something was written to the array."""
+        self.stamp += 1
+        if self.packs is not None:
+            self.packs.outdate()
 
     @property
     def inner(self) -> Any:
@@ -113,7 +125,7 @@ class Variable:
             and value.dtype == own.dtype
         ):  # the way of every minibatch
             own[...] = value
-            self.stamp += 1
+            self.count_write()
             return
         if isinstance(value, Sequences):
             value, offsets = value.data, value.levels
@@ -123,7 +135,7 @@ class Variable:
         fits = own is not None and own.shape == array.shape and own.dtype == array.dtype
         if fits and not self.borrowed:
             copy_into(own, array)
-            self.stamp += 1
+            self.count_write()
             array = own
         else:
             array = to_place(array, self.scope.place, copy=True)
@@ -175,7 +187,9 @@ class Variable:
         if array is not self._array:
             self.bind(array)
         self.borrowed = True
-        self.exposed = not constant
+        self.exposed = False
+        if not constant:
+            self._expose()
 
     def numpy(self) -> np.ndarray:
         """A copy of the value on the host.

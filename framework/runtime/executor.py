@@ -487,7 +487,7 @@ class Frame(BoundSteps):
         finally:
             for variable in self._writes:
                 # In `finally`: a run that failed halfway may have written as well.
-                variable.stamp += 1
+                variable.count_write()
             if blas is not None and self._leaves_lists:
                 blas[1](0)
 

@@ -267,7 +267,7 @@ def replace_values(scope: Scope, given: Given) -> bool:
             own[...] = array
         else:
             copy_into(own, array)
-        variable.stamp += 1
+        variable.count_write()
         variable.origin = FED
     return True
 
@@ -300,7 +300,7 @@ class Undo:
             else:
                 if contents is not None:
                     copy_into(array, contents)
-                    variable.stamp += 1
+                    variable.count_write()
                 variable.bind(array, offsets)
             variable.borrowed = borrowed
             variable.origin = origin

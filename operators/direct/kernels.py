@@ -10,6 +10,7 @@ from ..conv import conv as _conv
 from ..conv import conv_transpose as _conv_transpose
 from ..conv import pool as _pool
 from ..math import norm as _norm
+from ..math import reduction as _reduction
 from . import batch_norm as _batch_norm
 from . import convolution_gradients as _convolution_gradients
 from . import convolutions as _convolutions
@@ -58,13 +59,14 @@ for _entry in (_pool.max_pool1d, _pool.max_pool2d):
 for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):
     _register(_entry, _pooling.avg_pool, _pooling.avg_pool_grad)
 _register(_norm.batch_norm, _batch_norm.batch_norm, _batch_norm.batch_norm_grad, _ALIKE)
-for _entry in (
-    _pool.global_avg_pool,
-    _adaptive_pool.adaptive_avg_pool1d,
-    _adaptive_pool.adaptive_avg_pool2d,
+for _entry, _kernel in (
+    (_pool.global_avg_pool, _pooling.global_avg_pool),
+    (_adaptive_pool.adaptive_avg_pool1d, _pooling.global_avg_pool),
+    (_adaptive_pool.adaptive_avg_pool2d, _pooling.global_avg_pool),
+    (_reduction.reduce_mean, _pooling.reduce_mean),
 ):
     _entry.kernel(
-        _pooling.global_avg_pool,
+        _kernel,
         device="cpu",
         dtypes=_DTYPES,
         library="direct",

@@ -17,6 +17,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying, is_read
 from ..conv.windows import Axis, make_axes, spread
+from ..math.reduction import reduced_axes
 from .images import Work, steps, suited, turn
 
 _MOST_TAPS = 255
@@ -210,8 +211,18 @@ def avg_pool_grad(k: KernelArgs) -> Call | None:
 
 def global_avg_pool(k: KernelArgs) -> Call | None:
     """Forward; None where the arrays do not suit, or windows are smaller than the image."""
+    return None if max(k.shape("out")[2:]) > 1 else _plane_means(k)
+
+
+def reduce_mean(k: KernelArgs) -> Call | None:
+    """Forward, over whole images; None for other axes, or arrays that do not suit."""
+    # Of fewer axes it is a sum over rows, which have kernels of their own.
+    return _plane_means(k) if k["x"].ndim == 4 and reduced_axes(k) == (2, 3) else None
+
+
+def _plane_means(k: KernelArgs) -> Call | None:
     x, out = k["x"], k["out"]
-    if max(out.shape[2:]) > 1 or x.ndim > 4 or not suited(x, out) or not out.flags.c_contiguous:
+    if x.ndim > 4 or not suited(x, out) or not out.flags.c_contiguous:
         return None
     images = _lift(x)
     work = Work(x.dtype)

@@ -62,7 +62,9 @@ def layer(b: Any, rng: np.random.Generator, x: Any) -> Any:
     if kind == "swish":
         return x * 0.5 + b.hard_swish(b.conv2d(x, filters=channels, kernel=1))
     if kind == "gate":
-        return x * b.hard_sigmoid(b.conv2d(b.global_avg_pool(x), filters=channels, kernel=1))
+        whole = rng.integers(2)
+        means = b.reduce_mean(x, axes=[2, 3], keepdims=True) if whole else b.global_avg_pool(x)
+        return x * b.hard_sigmoid(b.conv2d(means, filters=channels, kernel=1))
     if kind == "pair":
         sides = [b.conv2d(x, filters=n, kernel=3, padding="same") for n in (8, 5)]
         sides[1] = b.conv2d(sides[1], filters=5, kernel=3, padding="same", groups=5)

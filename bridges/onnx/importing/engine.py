@@ -235,7 +235,8 @@ class _Part:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = list(nodes)
-        self.reads = list(dict.fromkeys(name for node in nodes for name in node.reads()))
+        names = dict.fromkeys(name for node in nodes for name in node.reads())
+        self.reads = {name: place for place, name in enumerate(names)}
         self.by_value: set[str] = set()
         self.ready: BoundedCache[int, _Ready] = BoundedCache(
             _MOST_STAGES, _Ready.nbytes, _Ready.release
@@ -373,7 +374,7 @@ class Body:
 def lower_part(
     store: Store,
     nodes: Sequence[Node],
-    reads: Sequence[str],
+    reads: Mapping[str, int],
     by_value: set[str],
     env: Mapping[str, Any],
     outputs: Sequence[str],
@@ -391,9 +392,7 @@ def lower_part(
     specs = {}
     known = {}
     foreign = set()
-    for name in reads:
-        if name not in env:
-            continue
+    for name in _given(reads, env):
         value = env[name]
         if not isinstance(value, np.ndarray):
             foreign.add(name)
@@ -424,11 +423,16 @@ def lower_part(
     return lowering.lower(nodes, outputs)
 
 
+def _given(reads: Mapping[str, int], env: Mapping[str, Any]) -> list[str]:
+    """The names of values that are read, in order; most of what is read are constants, or made."""
+    return sorted(reads.keys() & env.keys(), key=reads.__getitem__)
+
+
 def _signature(part: _Part, env: Mapping[str, Any]) -> tuple[_Kind, _Sizes]:
     """What a part is lowered for: all about its inputs but sizes, and the sizes in a row."""
     kind: list[Any] = []
     sizes: list[int] = []
-    for name in [one for one in part.reads if one in env]:  # most of them are constants
+    for name in _given(part.reads, env):
         value = env[name]
         if not isinstance(value, np.ndarray):
             kind.append((name, type(value)))

@@ -135,6 +135,10 @@ class _Queries:
         """See `Kept.get`."""
         return self._ask("get", *args)
 
+    def get_of(self, *args: Any) -> Any:
+        """See `Kept.get_of`."""
+        return self._ask("get_of", *args)
+
     def _ask(self, name: str, *args: Any) -> Any:
         answer = getattr(self._kept, name)(*args)
         self.asked.append((name, args, answer))

@@ -1,7 +1,8 @@
 """Weights of nets that only predict, packed once for all runs, and again when they have changed.
 
 Products of some rows gain by a second factor that lies as they read it, convolutions by such
-filters; packing takes as long as they do. The numbers are not compared: that takes
+filters; packing takes as long as they do. Batch norms behind filters are folded into a factor and a
+term of each channel, which are made of several variables. The numbers are not compared: that takes
 as long as reading them. Instead a `Variable` counts what writes to its array: `set`, feeds, runs.
 Who asks for the array itself may write to it at any time: such a variable is `exposed`, and its
 weights are packed no more; neither are those of arrays that a caller shares.
@@ -38,10 +39,20 @@ class Packs:
 
     Attributes:
         stamp: the variable's when it was packed.
+        variable: that has the array.
+        changes: counts what happened to any variable of which something is packed; in most runs
+            nothing has, and they need not look at hundreds of variables.
     """
 
+    changes = 0
+
+    @classmethod
+    def outdate(cls) -> None:
+        """Note that a variable of which something is packed was written to, or exposed."""
+        cls.changes += 1
+
     def __init__(self, variable: Variable) -> None:
-        self._variable = variable
+        self.variable = variable
         self._lock = new_lock()
         self._entries: dict[Any, tuple[Any, Callable[[], Any]]] = {}
         self.stamp = variable.stamp
@@ -56,10 +67,19 @@ class Packs:
                 self._entries[key] = memory, fill
             return self._entries[key][0]
 
+    def is_fresh(self) -> bool:
+        """Whether nothing was written to the array since it was packed, and nobody may have."""
+        return self.stamp == self.variable.stamp and not self.variable.exposed
+
+    def follow(self, key: Any, other: Packs) -> None:
+        """Fill the memory that another variable's packs have for a key when this one changes."""
+        with self._lock:
+            self._entries.setdefault(key, other._entries[key])
+
     def refresh(self) -> None:
         """Fill all memory again where the variable has changed."""
         with self._lock:
-            stamp = self._variable.stamp
+            stamp = self.variable.stamp
             if self.stamp == stamp:  # another thread was first
                 return
             for _, fill in self._entries.values():
@@ -84,6 +104,7 @@ class Kept:
         self._used: dict[str, Packs] = {}
         self._counted: set[Any] = set()
         self._bytes = 0
+        self._seen = -1  # changes when all that is used was fresh
 
     def holds(self, array: Any) -> bool:
         """Whether an array is one of the weights, or a view that begins where they do."""
@@ -99,30 +120,55 @@ class Kept:
             how: what else it depends on. size: bytes that it takes.
             make: returns the memory and the task that fills it.
         """
-        name = self._names[array.ctypes.data]
-        key = array.shape, array.strides, how
-        if (name, key) not in self._counted:  # each step of a loop asks
+        return self.get_of((array,), how, size, make)
+
+    def get_of(
+        self,
+        arrays: Sequence[Any],
+        how: Any,
+        size: int,
+        make: Callable[[], tuple[Any, ParallelTask]],
+    ) -> Any:
+        """As `get`, of what is made of several arrays: it is filled again when one has changed."""
+        names = [self._names[array.ctypes.data] for array in arrays]
+        # By address: of several variables one may get another array while others keep theirs.
+        key = *((array.ctypes.data, array.shape, array.strides) for array in arrays), how
+        if key not in self._counted:  # each step of a loop asks
             if self._bytes + size > _MOST:
                 return None
             self._bytes += size
-            self._counted.add((name, key))
+            self._counted.add(key)
+        first, *others = [self._packs(name) for name in names]
+        memory = first.get(key, make)
+        for other in others:
+            other.follow(key, first)
+        return memory
+
+    def _packs(self, name: str) -> Packs:
         variable = self._variables[name]
         if variable.packs is None:
             variable.packs = Packs(variable)
-        packs = self._used.setdefault(name, variable.packs)
-        return packs.get(key, make)
+        return self._use(name, variable.packs)
+
+    def _use(self, name: str, packs: Packs) -> Packs:
+        """Note that what is packed of a variable is read; it may be outdated."""
+        used = self._used.setdefault(name, packs)
+        if not used.is_fresh():
+            Packs.outdate()
+        return used
 
     def reuse(self, array: Any) -> None:
         """Note that this frame reads what others have packed of weights: calls bound for them."""
         name = self._names[array.ctypes.data]
         packs = self._variables[name].packs
         if packs is not None:
-            self._used[name] = packs
+            self._use(name, packs)
 
     def expose(self, name: str) -> None:
         """Note that somebody is given the array of a variable."""
         if name in self._variables:
             self._variables[name].exposed = True
+            Packs.outdate()
 
     def refresh(self, seen: int) -> set[str]:
         """Pack again what has changed.
@@ -133,16 +179,20 @@ class Kept:
         Returns:
             Names of those dropped since: what reads them is to be bound again.
         """
+        if self._seen == Packs.changes:
+            return set(self.dropped[seen:])
+        changes = Packs.changes  # before the look: the next one sees what comes in between
         for name, packs in list(self._used.items()):
-            variable = self._variables[name]
+            variable = packs.variable
             if variable.exposed:
                 # For good: who holds the array may write at any time, and nothing tells.
                 variable.packs = None
                 del self._variables[name], self._used[name]
                 del self._names[variable.inner.ctypes.data]
                 self.dropped.append(name)
-            elif packs.stamp != variable.stamp:  # in nearly all runs nothing has changed
+            elif not packs.is_fresh():
                 packs.refresh()
+        self._seen = changes  # after it: other threads wait for what is packed again
         return set(self.dropped[seen:])
 
     def serves(self, variables: Mapping[str, Variable]) -> bool:
@@ -155,11 +205,11 @@ class Kept:
 
 
 def written_variables(plan: Plan, scope: Scope) -> Sequence[Variable]:
-    """The variables from outside that a run writes to, as far as they are large."""
+    """The variables from outside that a run writes to, as far as they may be packed."""
     written = plan.steps.written
     written |= {base for name, base in plan.views.items() if name in written}
     variables = [scope.get(name) for name in plan.externals if name in written]
-    return [one for one in variables if _suits(one.inner)]
+    return [one for one in variables if _suits(one.inner) or _is_vector(one.inner)]
 
 
 def _weights(plan: Plan) -> list[tuple[int, str]]:
@@ -175,6 +225,20 @@ def _weights(plan: Plan) -> list[tuple[int, str]]:
         and declared[name].view is None
         and name not in viewed
     ]
+
+
+def _of_tails(plan: Plan) -> frozenset[str]:
+    """The variables that steps read whose first operator computes others which learn nothing."""
+    return frozenset(
+        name
+        for step in plan.steps
+        if any(kernel.inference_tails for kernel in step.operators[0].entry.kernels)
+        for name in step.reads
+    )
+
+
+def _is_vector(array: Any) -> bool:
+    return type(array) is np.ndarray and array.ndim == 1
 
 
 def _suits(array: Any) -> bool:
@@ -198,9 +262,11 @@ def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kep
         return kept  # which drops what has been exposed since
     variables = outside.variables
     factors = {}
+    of_tails = plan.steps.fact("vectors of tails", lambda: _of_tails(plan))
     for number, name in plan.steps.fact("kept factors", lambda: _weights(plan)):
         variable = variables[number]
-        if _suits(variable.inner) and not variable.exposed and variable not in written:
+        suits = _suits(variable.inner) or (_is_vector(variable.inner) and name in of_tails)
+        if suits and not variable.exposed and variable not in written:
             factors[name] = variable
     if steps is not plan.steps or kept is None or not kept.serves(factors):
         kept = Kept(factors) if factors else None

@@ -53,6 +53,15 @@ class TestReduceMean(Reduction):
         sums = x.sum(axes, keepdims=keepdims)
         return sums / (x.size / sums.size if x.size else np.nan)
 
+    def test_images(self):
+        rng = np.random.default_rng(0)
+        for shape in ((2, 20, 3, 4), (1, 3, 5, 1), (2, 1, 1, 3), (0, 2, 3, 3)):
+            for keepdims in (True, False):
+                x = rng.normal(size=shape)
+                case = Case({"x": x}, {"axes": [-1, 2], "keepdims": keepdims})
+                found = self.output(case)["out"]
+                np.testing.assert_allclose(found, x.mean((2, 3), keepdims=keepdims), rtol=1e-5)
+
     def test_half_precision_does_not_overflow(self):
         out = self.output(Case({"x": np.full((1, 4000), 100.0)}, {"axes": [1]}), "float16")["out"]
         np.testing.assert_array_equal(out, [100])
