@@ -155,16 +155,16 @@ def folded(k: KernelArgs, work: Work, before: Any) -> Callable[[slice], tuple[An
         read.append(before)
     known: Any = getattr(k.frame, "kept", None)
     returns = any(k.get(slot) is not None for slot in (*_AFTER, *_KEPT))
-    stay = known is not None and not returns and all(map(known.holds, read))
+    keeper: Any = known if known and not returns and all(map(known.holds, read)) else None
     settled: list[tuple[Any, Any, Any]] = []
     dtype = k["scale"].dtype
 
     def fold(own: slice) -> tuple[Any, Any]:
         size = lanes(dtype)
         room = -(-(own.stop - own.start) // size) * size
-        if stay:
+        if keeper is not None:
             how = "fold", own.start, own.stop, k.attrs["epsilon"]
-            kept = known.get_of(
+            kept = keeper.get_of(
                 read, how, 2 * room * dtype.itemsize, lambda: _folding(k, own, before, room)
             )
             if kept is not None:
