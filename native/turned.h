@@ -56,8 +56,29 @@ static void turn_part(const T *x, word down, word rows, word columns, T *to, wor
     store_lanes(to + j * to_down, *(const row_t *)(square + j * LANES), rows);
 }
 
+/* the same for two rows, whose elements lie side by side then: pairs, as channels of two groups */
+static void turn_two(const T *x, word down, word columns, T *to) {
+  if (columns < LANES) {
+    for (word j = 0; j < columns; j++) to[2 * j] = x[j], to[2 * j + 1] = x[down + j];
+    return;
+  }
+  flags_t low, high;
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) low[l] = l % 2 * LANES + l / 2, high[l] = low[l] + LANES / 2;
+  for (word k = 0; k < columns; k += LANES) {
+    const word j = least(k, columns - LANES);  /* the last two may overlap */
+    const vec_t a = *(const row_t *)(x + j), b = *(const row_t *)(x + down + j);
+    *(row_t *)(to + 2 * j) = shuffled(a, b, low);
+    *(row_t *)(to + 2 * j + LANES) = shuffled(a, b, high);
+  }
+}
+
 /* to[j][i] = x[i][j] for any number of rows i and columns j */
 static void turn_all(const T *x, word down, word rows, word columns, T *to, word to_down) {
+  if (rows == 2 && to_down == 2) {
+    turn_two(x, down, columns, to);
+    return;
+  }
   for (word i = 0; i < rows; i += LANES)
     for (word j = 0; j < columns; j += LANES) {
       const word high = least(LANES, rows - i), wide = least(LANES, columns - j);

@@ -80,6 +80,8 @@ class KernelEntry:
             them may be left out (see runtime/fused/tails.py).
         inference_tails: the tails that it takes only in runs without training.
         epilogues: it also computes a loop of elementwise operators that follows (see tails.py).
+        spans: of an operator and those after it, how many after it the kernel computes with it as
+            one step, of which each alone reads the result of the one before; it takes nothing else.
     """
 
     bind: Kernel
@@ -92,6 +94,7 @@ class KernelEntry:
     tails: tuple[str, ...] = ()
     inference_tails: tuple[str, ...] = ()
     epilogues: bool = False
+    spans: Callable[[Sequence[OperatorView]], int] | None = None
     only: frozenset[np.dtype] | None = field(init=False, default=None)
 
     def __post_init__(self, dtypes: Iterable[DTypeLike] | None) -> None:
@@ -147,6 +150,9 @@ class OperatorDef:
             `k.accumulate` says so.
         column_views: for operators that only copy, the slots of an array and of its parts side by
             side along the attribute `axis`; these may be views of its columns instead.
+        takes_range: for operators that only copy, of one and the number of channels of its input:
+            the first channel, where its output is a range of them and of nothing else; -1: it is
+            not.
         reshapes: the first output has the elements of the first input in their order. Where nothing
             writes to either of them afterwards, both are one memory.
         state_rule: for optimizers whose states are not of the parameter's shape; see
@@ -184,6 +190,7 @@ class OperatorDef:
     rows: RowsRule | None = None
     accumulates: bool = False
     column_views: tuple[str, str] | None = None
+    takes_range: Callable[[OperatorView, int], int] | None = None
     reshapes: bool = False
     state_rule: StateRule | None = None
     takes_halves: tuple[str, ...] = ()

@@ -11,7 +11,9 @@ from ..conv import conv_transpose as _conv_transpose
 from ..conv import pool as _pool
 from ..math import norm as _norm
 from ..math import reduction as _reduction
+from ..tensor import shape as _shape
 from . import batch_norm as _batch_norm
+from . import channel_shuffle as _channel_shuffle
 from . import convolution_gradients as _convolution_gradients
 from . import convolutions as _convolutions
 from . import pooling as _pooling
@@ -72,3 +74,11 @@ for _entry, _kernel in (
         library="direct",
         channels_last=(("x",),),
     )
+_shape.reshape.kernel(
+    _channel_shuffle.channel_shuffle,
+    device="cpu",
+    dtypes=_DTYPES,
+    library="direct",
+    channels_last=(("x", "out"),),
+    spans=_channel_shuffle.spans,
+)

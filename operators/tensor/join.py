@@ -10,9 +10,9 @@ import numpy as np
 
 from ...framework.base.backend import address
 from ...framework.base.sizes.dims import Dim
-from ...framework.base.sizes.shape import ShapeArgs
+from ...framework.base.sizes.shape import OperatorView, ShapeArgs
 from ...framework.fusion.rows.row_copies import copy_call
-from ...framework.fusion.team import in_order, task_of
+from ...framework.fusion.team import in_order, nothing, task_of
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
@@ -220,6 +220,16 @@ def split_gradient(g: GradientArgs) -> list[OpNode]:
 
 # -- slice -------------------------------------------------------------------------------------
 
+
+def _first_channel(op: OperatorView, channels: int) -> int:
+    """See `OperatorDef.takes_range`."""
+    attrs = op.attrs
+    if tuple(attrs["axes"]) != (1,) or tuple(attrs["steps"] or (1,)) != (1,):
+        return -1
+    places = range(channels)[_spans(attrs, 2)[1]]
+    return places.start if places else -1
+
+
 slice_op = operator(
     "slice",
     doc="A range along each of some axes, as x[start:end:step] in Python, also negative steps.",
@@ -232,6 +242,7 @@ slice_op = operator(
         AttrSpec("steps", "ints", "distance between positions; none = 1", ()),
     ],
     rows=beside("axes"),
+    takes_range=_first_channel,
     takes_halves=EVERYWHERE,
 )
 
@@ -277,10 +288,12 @@ def _length(one: span, dim: int) -> int:
     return max(last - first, 0)
 
 
-@slice_op.kernel
+@slice_op.kernel(channels_last=(("x", "out"),))
 def slice_op_kernel(k: KernelArgs) -> Call:
     x = k["x"]
-    return copy_call(k.xp, x[(*_spans(k.attrs, x.ndim), ...)], k["out"])
+    part = x[(*_spans(k.attrs, x.ndim), ...)]
+    # The plan may have had it read where it lies (see runtime/plans/parts.py).
+    return nothing if _is_there(part, k["out"]) else copy_call(k.xp, part, k["out"])
 
 
 @slice_op.backward("x")

@@ -28,7 +28,7 @@ def layer(b: Any, rng: np.random.Generator, x: Any) -> Any:
     kind = rng.choice(
         ["conv", "conv", "conv relu", "conv relu pool", "conv pool", "conv norm", "norm", "norm",
          "relu", "add", "tanh", "max", "avg", "depthwise", "join", "scale", "up", "swap",
-         "swish", "gate", "pair"]
+         "swish", "gate", "pair", "shuffle", "range"]
     )  # fmt: skip
     if kind.startswith("conv"):
         made = b.conv2d(
@@ -69,6 +69,15 @@ def layer(b: Any, rng: np.random.Generator, x: Any) -> Any:
         sides = [b.conv2d(x, filters=n, kernel=3, padding="same") for n in (8, 5)]
         sides[1] = b.conv2d(sides[1], filters=5, kernel=3, padding="same", groups=5)
         return b.concat(sides, axis=1)
+    if kind == "shuffle" and channels % 2 == 0:
+        groups = b.reshape(x, shape=[n, 2, channels // 2, high, wide])
+        turned = b.transpose(groups, perm=[0, 2, 1, 3, 4])
+        return b.reshape(turned, shape=[n, channels, high, wide])
+    if kind in ("shuffle", "range"):
+        middle = max(channels // 2, 1)
+        first = b.slice(x, axes=[1], starts=[0], ends=[middle])
+        rest = b.slice(x, axes=[1], starts=[-middle])
+        return b.concat([first, b.conv2d(rest, filters=8, kernel=3, padding="same")], axis=1)
     if kind == "scale":
         return x * b.parameter(b.unique_name("factor"), [channels, 1, 1], "uniform")
     if kind == "up":

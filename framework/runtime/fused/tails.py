@@ -43,6 +43,7 @@ def with_tails(
             its tail makes of that.
         units: what stays apart.
     """
+    chains = _spanned(chains, live_out, views, device, libraries, units)
     # Most nets have none, and then the search for readers is spared.
     if not any(_tails(op, device, libraries, train) for chain in chains for op in chain):
         return list(chains)
@@ -99,6 +100,54 @@ def with_tails(
                     last.loops = ()
                     continue
         result.append(type(chain)(chain, chain.loops))
+    return result
+
+
+_SPAN = 4
+"""Operators that a kernel may span, at most."""
+
+
+def _spanned(
+    chains: Sequence[Chain],
+    live_out: set[str],
+    views: Mapping[str, str],
+    device: str,
+    libraries: Sequence[str],
+    units: Units,
+) -> Sequence[Chain]:
+    """The chains, with operators made one that a kernel computes as one step (`spans`)."""
+
+    def span(at: int) -> int:
+        ops = []
+        for chain in chains[at : at + _SPAN]:
+            if len(chain) > 1 or chain.loops or not units.may_end(chains[at][0], chain[0]):
+                break
+            ops.append(chain[0])
+        found = (
+            kernel.spans(ops)
+            for kernel in (ops[0].entry.kernels if ops else ())
+            if kernel.spans and kernel.library in libraries and kernel.device in ("", device)
+        )
+        return max(found, default=0)
+
+    spans = {at: count for at in range(len(chains)) if (count := span(at))}
+    if not spans:
+        return chains
+    readers = Counter(name for chain in chains for op in chain for name in op.value_reads())
+    kept = live_out | set(views) | set(views.values())
+    result: list[Chain] = []
+    end = 0
+    for at, chain in enumerate(chains):
+        if at < end:
+            continue
+        end = at + 1 + spans.get(at, 0)
+        ops = [op for one in chains[at:end] for op in one]
+        between = [name for op in ops[:-1] for name in op.output_vars()]
+        if end > at + 1 and all(readers[name] == 1 and name not in kept for name in between):
+            result.append(type(chain)(ops))
+        else:
+            result.append(chain)
+            end = at + 1
     return result
 
 
@@ -162,7 +211,7 @@ def bind_tailed(
     # A tail computes while its first operator still reads: results may not lie over its inputs.
     apart = not set(first.value_reads()).intersection(step.writes)
     for kernel in first.entry.kernels_for("cpu", dtype, libraries):
-        if (kernel.tails or ending) and apart and (kernel.epilogues or not ending):
+        if (kernel.tails or kernel.spans or ending) and apart and (kernel.epilogues or not ending):
             args = KernelArgs(first, known, specs, frame)
             args.tail = tuple([KernelArgs(op, known, specs, frame) for op in tail])
             if ending is not None:

@@ -134,6 +134,8 @@ def _of_operator(
     for kernel in first.entry.kernels:
         if kernel.library not in libraries or kernel.device == "gpu":
             continue
+        if kernel.spans is not None and len(step.operators) == 1:
+            continue  # it computes no lone operator
         for group in kernel.channels_last:
             alike = [name for name in names if slots[name] in group]
             taken.update(alike)

@@ -1,8 +1,10 @@
-"""Arrays that are written where an operator would only copy them to: into parts of its result.
+"""Arrays that are written where an operator would only copy them to, into parts of its result, or
+read where it would copy them from.
 
 What joins arrays says so in the registry (`OperatorDef.column_views`). An image with its channels
 last that one kernel writes, and that is read to be joined along the channels and for nothing else,
-is a view of the result from the start.
+is a view of the result from the start. A range of an image's channels, likewise, that only kernels
+of images read and operators that join, is a view of the image (`takes_range`).
 """
 
 from __future__ import annotations
@@ -53,6 +55,19 @@ def joined_parts(
             ):
                 parts[name] = Part(whole, begin)
             begin += channels[name]
+    elsewhere = {
+        name for step in steps for name in step.reads if not _reads_images(step, name, libraries)
+    }
+    for step in steps:
+        op = step.operators[0]
+        if len(step.operators) > 1 or op.entry.takes_range is None:
+            continue
+        (whole,), (name,) = op.inputs["x"], op.outputs["out"]
+        if {whole, name} - channels.keys() or {whole, name} & parts.keys() or name in elsewhere:
+            continue
+        begin = op.entry.takes_range(op, channels[whole])
+        if begin >= 0 and writers[whole] == writers[name] == 1:
+            parts[name] = Part(whole, begin)
     return parts
 
 
@@ -66,8 +81,25 @@ def _joined(op: Operator) -> tuple[str, tuple[str, ...]]:
 
 def _writes_images(step: PlanStep, name: str, libraries: Collection[str]) -> bool:
     """Whether a fast kernel of images writes the variable, which takes them at any distance."""
-    first, last = step.operators[0], step.operators[-1]
-    slot = next((slot for slot, own in last.outputs.items() if name in own), "")
+    slots = step.operators[-1].outputs
+    return _is_of_images(
+        step, next((slot for slot, own in slots.items() if name in own), ""), libraries
+    )
+
+
+def _reads_images(step: PlanStep, name: str, libraries: Collection[str]) -> bool:
+    """Whether a fast kernel of images reads the variable, and as such, or an operator joins it."""
+    first, *others = step.operators
+    if any(name in op.value_reads() for op in others):
+        return False
+    slots = [slot for slot, own in first.inputs.items() if name in own]
+    if len(step.operators) == 1 and _joined(first)[0]:
+        return True
+    return len(slots) == 1 and _is_of_images(step, slots[0], libraries)
+
+
+def _is_of_images(step: PlanStep, slot: str, libraries: Collection[str]) -> bool:
+    first = step.operators[0]
     return not step.loops and any(
         kernel.library in libraries
         and kernel.library != REFERENCE
