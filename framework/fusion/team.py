@@ -31,6 +31,9 @@ ITEM_WORK = 280_000
 """Work that the items of a list must have on average to be worth threads, which wait for each
 other after each of them: some 7 us."""
 
+SHORT = 20_000
+"""Work of an item that takes no longer than threads wait for each other: some 0.5 us."""
+
 _TOGETHER = 4_000_000
 """Work of a list up to which it is better one list than several: some 100 us. In a longer one parts
 of an item may not wait for those of the one before; alone it has parts for whoever is free."""
@@ -89,7 +92,9 @@ class ParallelTask:
 
 def block_task(work: int, *blocks: Block) -> ParallelTask:
     """The task of native functions, one after another, by their bound arguments."""
-    return ParallelTask(tuple(block.item for block in blocks), work, blocks)
+    # How long it is that varies, nobody knows yet.
+    short = len(blocks) if isinstance(work, int) and work < SHORT else 0
+    return ParallelTask(tuple(block.item for block in blocks), work, blocks, short=short)
 
 
 @functools.cache
@@ -234,7 +239,7 @@ def in_blocks(
     merged: list[Callable[[], Any]] = []
     firsts: list[int] = []
     group: list[ParallelTask] = []  # what the last of the calls made does
-    work = items = 0  # of the group
+    work = items = 0  # of the group; items that are short do not count
     for number, call in enumerate(calls):
         if call is nothing:
             continue
@@ -245,9 +250,9 @@ def in_blocks(
             if task.rows is not None and len(group) == 1 and group[0].rows is not None:
                 joined = _joined([group[0], task])
             work = work + task.work
-            items = items + len(task.items)
+            items = items + _long_items(task)
             if joined is not None:
-                merged[-1], group, items = run_together([joined]), [joined], len(joined.items)
+                merged[-1], group, items = run_together([joined]), [joined], _long_items(joined)
                 continue
             if _worth_a_list(work, items):
                 group.append(task)
@@ -257,7 +262,7 @@ def in_blocks(
         firsts.append(number)
         group = [] if task is None else [task]
         work = sum(one.work for one in group)
-        items = sum(len(one.items) for one in group)
+        items = sum(_long_items(one) for one in group)
     _close(merged, group)
     return _bound(merged), firsts
 
@@ -268,10 +273,20 @@ def _close(calls: list[Callable[[], Any]], group: Sequence[ParallelTask]) -> Non
         calls[-1] = run_together(group)
 
 
+def _long_items(task: ParallelTask) -> int:
+    return len(task.items) - task.short
+
+
 def _worth_a_list(work: int, items: int) -> bool:
     """Whether tasks are one list: all too short for threads, or short ones that threads share
-    without waking and gathering for each of them."""
-    return work < PARALLEL_WORK or items * ITEM_WORK <= work < _TOGETHER
+    without waking and gathering for each of them.
+
+    Args:
+        items: those that are not short.
+    """
+    if work < PARALLEL_WORK or items * ITEM_WORK <= work < _TOGETHER:
+        return True
+    return threads.most_threads() == 1  # each call from Python costs a microsecond then
 
 
 def takes_blocks(calls: Sequence[Callable[[], Any]]) -> bool:
@@ -324,8 +339,7 @@ def _bound(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
 def _is_shared(task: ParallelTask) -> bool:
     """Whether there is enough work in all, and enough in each item, after which the threads wait
     for each other's share."""
-    work = task.work
-    return work >= PARALLEL_WORK and work >= (len(task.items) - task.short) * ITEM_WORK
+    return task.work >= PARALLEL_WORK and task.work >= _long_items(task) * ITEM_WORK
 
 
 def _list_call(

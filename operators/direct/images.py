@@ -15,8 +15,6 @@ from ...framework.fusion.compiled.arguments import Block, is_host_array
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...native.constants import SHARES
 
-_SHORT = 20_000
-"""Work that takes no longer than threads wait for each other: some 0.5 us."""
 _ROOM = 1 << 20
 """Bytes up to which there is memory for more parts than threads."""
 
@@ -84,7 +82,7 @@ class Work:
         """
         self.blocks.append(self.bind(file, name, **fields))
         self.work += amount
-        self.short += isinstance(amount, int) and amount < _SHORT
+        self.short += isinstance(amount, int) and amount < team.SHORT
 
     def call(self) -> Call:
         """One call for all of it, which threads share."""

@@ -17,7 +17,7 @@ from ..team import ParallelTask, block_task, copy_task, fill_task, library, run_
 
 _IN_RANGE = "clip"
 """NumPy's mode for rows that are in range by construction; "raise" would go through a buffer."""
-_LEAST, _LEAST_RUN, _RUN = 1 << 14, 128, 512
+_LEAST, _LEAST_RUN, _RUN = 1 << 14, 64, 512
 """Bytes of an array, and of those that lie side by side, from which a copy is worth a task; and of
 a run that may be left as one: threads share the runs."""
 
