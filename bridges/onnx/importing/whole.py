@@ -111,7 +111,7 @@ def _stage(
         stage = lower_part(
             engine,
             graph.nodes,
-            graph.inputs,
+            {name: place for place, name in enumerate(graph.inputs)},
             {names[name] for name in fixed},
             env,
             graph.outputs,
