@@ -240,6 +240,7 @@ def in_blocks(
     firsts: list[int] = []
     group: list[ParallelTask] = []  # what the last of the calls made does
     work = items = 0  # of the group; items that are short do not count
+    one_thread = threads.most_threads() == 1
     for number, call in enumerate(calls):
         if call is nothing:
             continue
@@ -254,7 +255,10 @@ def in_blocks(
             if joined is not None:
                 merged[-1], group, items = run_together([joined]), [joined], _long_items(joined)
                 continue
-            if _worth_a_list(work, items):
+            # On one thread a list spares calls from Python. What may be done in blocks of rows stays
+            # for its neighbors.
+            plain = one_thread and task.rows is None and group[-1].rows is None
+            if plain or _worth_a_list(work, items):
                 group.append(task)
                 continue
         _close(merged, group)
@@ -284,9 +288,7 @@ def _worth_a_list(work: int, items: int) -> bool:
     Args:
         items: those that are not short.
     """
-    if work < PARALLEL_WORK or items * ITEM_WORK <= work < _TOGETHER:
-        return True
-    return threads.most_threads() == 1  # each call from Python costs a microsecond then
+    return work < PARALLEL_WORK or items * ITEM_WORK <= work < _TOGETHER
 
 
 def takes_blocks(calls: Sequence[Callable[[], Any]]) -> bool:

@@ -165,6 +165,17 @@ def test_a_list_is_made_once_however_long(monkeypatch) -> None:
     assert (targets == 1).all()
 
 
+@pytest.mark.parametrize("count, lengths", [(1, [3, 1, 1]), (2, [1, 1, 1, 1, 1])])
+def test_on_one_thread_all_neighbors_are_a_list(monkeypatch, count, lengths) -> None:
+    """But for those that may be joined row by row."""
+    monkeypatch.setattr(team.threads, "most_threads", lambda: count)
+    copy = team.copy_task(np.zeros((4, 8)), np.ones((4, 8)))
+    tasks = [team.ParallelTask(copy.items, 2 * team._TOGETHER, copy) for _ in range(3)]
+    rows = [team.ParallelTask(copy.items, 2 * team._TOGETHER, copy, lambda: None) for _ in range(2)]
+    merged, _ = team.in_blocks([team.run_together([task]) for task in (*tasks, *rows)])
+    assert [len(team.task_of(call).items) for call in merged] == lengths
+
+
 def test_short_items_keep_no_list_from_threads() -> None:
     copy = team.copy_task(np.zeros((4, 8)), np.ones((4, 8)))
     items, work = 4 * copy.items, 2 * team.ITEM_WORK
