@@ -255,8 +255,8 @@ def in_blocks(
             if joined is not None:
                 merged[-1], group, items = run_together([joined]), [joined], _long_items(joined)
                 continue
-            # On one thread a list spares calls from Python. What may be done in blocks of rows stays
-            # for its neighbors.
+            # On one thread a list spares calls from Python. What may be done in blocks of rows
+            # stays for its neighbors.
             plain = one_thread and task.rows is None and group[-1].rows is None
             if plain or _worth_a_list(work, items):
                 group.append(task)
