@@ -9,6 +9,9 @@
 #include "growing.h"
 #include "search_arguments.h"
 #include <math.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 #if (defined(__unix__) || defined(__APPLE__)) && !defined(__wasm__)
 #include <pthread.h>
 #include <sched.h>
@@ -24,7 +27,7 @@ typedef struct {
   const Arc *arcs;             /* 0: not made yet */
   const int32_t *met;          /* where they lead to, in OpenFst's order, which mixes both sorts */
 } State;
-enum { STATES = 1 << 14, ARCS = 1 << 16 };  /* that are allocated at once */
+enum { STATES = 1 << 14, ARCS = 1 << 16, SLAB = 8 };  /* that are allocated at once */
 typedef struct { int64_t key, arc; float weight; int32_t reached; } Memo;
 typedef struct { const float *final; const int64_t *begin; const Arc *arcs; int64_t start; } Fst;
 typedef struct Block { struct Block *next; Arc arcs[]; } Block;
@@ -57,6 +60,32 @@ typedef struct {
   int failed;
 } View;
 
+/* Memory that is read here and there: huge pages, where there are some, spare a processor most
+   walks through the tables of addresses. */
+static void *scattered(size_t size) {
+#ifdef MADV_HUGEPAGE
+  const size_t page = 1 << 21;
+  if (size >= page) {
+    size = (size + page - 1) / page * page;
+    void *made = aligned_alloc(page, size);
+    if (made) madvise(made, size, MADV_HUGEPAGE);
+    return made;
+  }
+#endif
+  return malloc(size);
+}
+/* The same for what grows: the first `room` elements are kept. */
+static int grow_scattered(void **at, int64_t *room, int64_t wanted, size_t size) {
+  if (wanted <= *room) return 1;
+  const int64_t more = *room * 2 > wanted ? *room * 2 : wanted + 1024;
+  void *made = scattered(more * size);
+  if (!made) return 0;
+  if (*room) memcpy(made, *at, *room * size);
+  free(*at);
+  *at = made; *room = more;
+  return 1;
+}
+
 static char growing;
 /* Held while states and arcs are made, and where graphs are taken and left. */
 static void begin_growing(void) {
@@ -86,7 +115,7 @@ static int same(const Tuple *x, const Tuple *y) {
       && x->weight == y->weight;
 }
 static int rehash(Graph *g, int64_t slots) {
-  int32_t *table = malloc(slots * sizeof(int32_t));
+  int32_t *table = scattered(slots * sizeof(int32_t));
   if (!table) return 0;
   memset(table, -1, slots * sizeof(int32_t));
   for (int64_t s = 0; s < g->states; s++) {
@@ -106,7 +135,11 @@ static int32_t state_of(Graph *g, int32_t s1, int32_t s2, int32_t filter, float 
     if (same(&state_at(g, g->table[at])->tuple, &t)) return g->table[at];
   if (g->states >= g->most) { g->failed = MANY_STATES; return 0; }
   if (g->states >= g->chunks_used * STATES) {
-    State *made = malloc(STATES * sizeof(State));
+    /* One chunk serves small graphs; then come as many as fill huge pages. */
+    const int64_t n = g->chunks_used;
+    State *made = !n ? malloc(STATES * sizeof(State))
+                  : (n - 1) % SLAB ? g->chunks[n - 1] + STATES
+                                   : scattered(SLAB * STATES * sizeof(State));
     if (!made) { g->failed = NO_MEMORY; return 0; }
     g->chunks[g->chunks_used++] = made;
   }
@@ -199,7 +232,7 @@ static uint64_t memo_slot(int64_t key, int64_t slots) {
 }
 static int memo_grow(Graph *g) {
   const int64_t slots = g->memo_slots ? g->memo_slots * 2 : 1 << 12;
-  Memo *made = malloc(slots * sizeof(Memo));
+  Memo *made = scattered(slots * sizeof(Memo));
   if (!made) return 0;
   for (int64_t i = 0; i < slots; i++) made[i].key = -1;
   for (int64_t i = 0; i < g->memo_slots; i++) {
@@ -298,8 +331,9 @@ static void expand_pending(Graph *g, const Tuple *t, int words_first) {
 static Arc *new_arcs(Graph *g, int64_t count) {
   const int64_t wanted = count + (count + 3) / 4;  /* four states are as long as an arc */
   if (wanted > g->arcs_left) {
-    const int64_t room = wanted > ARCS ? wanted : ARCS;
-    Block *made = malloc(sizeof(Block) + room * sizeof(Arc));
+    const int64_t usual = g->blocks ? SLAB * ARCS - sizeof(Block) / sizeof(Arc) - 1 : ARCS;
+    const int64_t room = wanted > usual ? wanted : usual;
+    Block *made = scattered(sizeof(Block) + room * sizeof(Arc));
     if (!made) return 0;
     made->next = g->blocks;
     g->blocks = made; g->arcs_left = room;
@@ -355,11 +389,14 @@ static void expand(Graph *g, State *state) {
 static void number_state(View *v, int32_t state) {
   if (state >= v->room) {
     const int64_t before = v->room;
-    int64_t room = before;
-    if (!grow((void **)&v->number, &room, state + 1, 4)) { v->failed = NO_MEMORY; return; }
-    uint8_t *visited = realloc(v->visited, room);
-    if (!visited) { v->failed = NO_MEMORY; return; }
-    v->visited = visited; v->room = room;
+    int64_t room = before, others = before;
+    if (!grow_scattered((void **)&v->number, &room, state + 1, 4)
+        || !grow_scattered((void **)&v->visited, &others, state + 1, 1)) {
+      v->failed = NO_MEMORY;
+      return;
+    }
+    v->room = room;
+    uint8_t *visited = v->visited;
     memset(v->number + before, -1, (room - before) * 4);
     memset(visited + before, 0, room - before);
   }
@@ -446,7 +483,7 @@ static Graph *composed(const Graph *like) {
 /* One user less; the last one frees it. */
 static void leave_graph(Graph *g) {
   if (--g->users) return;
-  for (int64_t i = 0; i < g->chunks_used; i++) free(g->chunks[i]);
+  for (int64_t i = 0; i < g->chunks_used; i += i ? SLAB : 1) free(g->chunks[i]);
   for (Block *next; g->blocks; g->blocks = next) { next = g->blocks->next; free(g->blocks); }
   free(g->chunks); free(g->table); free(g->work); free(g->memo); free(g);
 }

@@ -94,7 +94,7 @@ static int reach_token(const View *v, Step *s, const Try *t, int32_t *token) {
   if (t->next >= s->places) {
     const int64_t before = s->places;
     const int64_t states = v->number ? v->room : v->graph->states;
-    if (!grow((void **)&s->place, &s->places, states, 4)) return 0;
+    if (!grow_scattered((void **)&s->place, &s->places, states, 4)) return 0;
     memset(s->place + before, -1, (s->places - before) * 4);
   }
   int32_t at = s->place[t->next];
