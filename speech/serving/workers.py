@@ -28,6 +28,7 @@ _AGAIN = 1.0
 """Seconds after the end of a process, until another one takes its place; and from one question to
 processes that live to the next."""
 _SILENT = 10  # questions for which a process has no answer, until it is killed
+_TELLING = 1.0  # seconds that processes have to tell their counts, until the last known ones count
 _ENDING = 10.0  # seconds that a process has to end by itself
 _POLL = 0.02  # seconds from one look at a process that ends to the next
 _CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"
@@ -155,14 +156,9 @@ class Workers:
             place.drop(number)
 
     async def counts(self) -> dict[str, float]:
-        """Values of metrics, of all workers."""
-        alive = [each for each in self._places if each.alive]
-        asked = (each.counts() for each in alive)
-        for place, found in zip(
-            alive, await asyncio.gather(*asked, return_exceptions=True), strict=True
-        ):
-            if isinstance(found, dict):
-                place.counted = found
+        """Values of metrics, of all workers; of one that does not answer, the last known ones."""
+        if asked := [each.counts() for each in self._places if each.alive]:
+            await asyncio.wait(asked, timeout=_TELLING)
         total = Counter(self._ended)
         for place in self._places:
             total.update(place.counted if place.alive else _totals(place.counted))
@@ -207,7 +203,8 @@ class _Here:
         return asyncio.wrap_future(self._worker.call(number, method, *values))
 
     def counts(self) -> asyncio.Future[dict[str, int]]:
-        return _known(self._worker.counts())
+        self.counted = self._worker.counts()
+        return _known(self.counted)
 
     def is_hung(self) -> bool:
         return False  # it is the process that asks
@@ -261,7 +258,9 @@ class _Process(asyncio.Protocol):
         return self._ask(["call", False, number, method, *values])
 
     def counts(self) -> asyncio.Future[dict[str, int]]:
-        return self._ask(["counts", False])
+        asked = self._ask(["counts", False])
+        asked.add_done_callback(self._keep_counts)
+        return asked
 
     def is_hung(self) -> bool:
         """Ask for its counts; True: it has not answered for too long.
@@ -271,7 +270,6 @@ class _Process(asyncio.Protocol):
         if self._asked is None or self._asked.done():
             self._silent = 0
             self._asked = self.counts()
-            self._asked.add_done_callback(self._keep_counts)
         else:
             self._silent += 1
         return self._silent >= _SILENT

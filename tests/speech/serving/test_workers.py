@@ -120,7 +120,8 @@ def test_processes_that_end(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> Non
 def test_processes_that_hang(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     """One is stopped while others work, one while the server ends."""
     monkeypatch.setattr(module, "_AGAIN", 0.05)
-    monkeypatch.setattr(module, "_SILENT", 5)
+    monkeypatch.setattr(module, "_SILENT", 10)
+    monkeypatch.setattr(module, "_TELLING", 0.1)
     monkeypatch.setattr(module, "_ENDING", 0.1)
 
     async def test(workers: Workers) -> None:
@@ -129,6 +130,9 @@ def test_processes_that_hang(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> No
             await asyncio.sleep(0.2)
             assert (await workers.counts())["network_runs_total"] == 2
             os.kill(pids[0], signal.SIGSTOP)
+            # Who asks meanwhile does not wait for it, and gets what it said last.
+            known = await asyncio.wait_for(workers.counts(), 5)
+            assert known["network_runs_total"] == 2 and known["work_waiting"] == 2
             with pytest.raises(EndedError):
                 await first.call("say")
             assert (await second.call("say"))[0] == pids[1]
