@@ -172,9 +172,8 @@ class OnlineCmvn:
         skipped = dimensions(options.skip_dims)
         if not all(0 <= each < self.dim for each in skipped):
             raise FormatError(f"skip-dims={options.skip_dims}: there are {self.dim} dimensions")
-        self._skipped = np.array(skipped, np.int64)
-        self._is_skipped = np.zeros(self.dim, np.uint8)
-        self._is_skipped[self._skipped] = 1
+        self._is_skipped = np.zeros(self.dim, bool)
+        self._is_skipped[np.array(skipped, np.int64)] = True
         self._frames = Rows((self.dim,))
         # Sums, and where variances are wanted squares, of the window that ends before each frame.
         self._sums = Rows((1 + options.normalize_variance, self.dim), np.float64)
@@ -259,7 +258,7 @@ class OnlineCmvn:
             sums=self._sums.all.reshape(len(self._sums), -1),
             everyone=np.ascontiguousarray(state.global_stats, np.float64),
             known=None if known is None else np.ascontiguousarray(known, np.float64),
-            skipped=self._is_skipped,
+            skipped=self._is_skipped.view(np.uint8),
             window=options.cmn_window,
             speaker_frames=options.speaker_frames,
             global_frames=options.global_frames,
@@ -288,12 +287,12 @@ class OnlineCmvn:
             counts += speaker * known[0, -1]
         counts[counts < 1] = np.nan  # too few, as Kaldi has it
         mean = stats[:, 0] / counts[:, None]
-        mean[:, self._skipped] = 0.0
+        mean[:, self._is_skipped] = 0.0
         if rows == 1:
             return features - mean.astype(np.float32)
         variance = np.maximum(stats[:, 1] / counts[:, None] - mean * mean, _LEAST_VARIANCE)
         scale = 1.0 / np.sqrt(variance)
-        scale[:, self._skipped] = 1.0
+        scale[:, self._is_skipped] = 1.0
         return features * scale.astype(np.float32) - (mean * scale).astype(np.float32)
 
     def _shares(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
