@@ -183,7 +183,9 @@ def convolutions(dtype: str) -> Work:
             name = f"{family}{rank}"
             x = b.input(name, [-1, *shape[1:]])
             feed[name] = rng.normal(size=shape).astype(dtype)
-            costs.append(b.mean(getattr(b, f"{family}{rank}d")(x, 24, 3, activation="relu")))
+            layer = getattr(b, f"{family}{rank}d")
+            costs.append(b.mean(layer(x, 24, 3, activation="relu")))
+            costs.append(b.mean(layer(layer(x, 2, 3), 2, 3)))  # few channels: by matrix products
     b.backward_from(b.sum(costs, name="cost"))
     b.add_optimization(0.1, "nesterov")
     return _training(b, feed)
