@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
+from opscope.framework.base.files.atomic import write_atomically
 from opscope.kaldi.files.kaldi_io import Writer
 from opscope.speech.audio.resample import resample
 from opscope.speech.audio.wav import Audio, read_wav, write_wav
@@ -221,7 +222,7 @@ class Side:
             self._done.append(stage)
         finally:
             self.seconds[stage] = self.seconds.get(stage, 0) + _children() - begin
-            self._file.write_text(json.dumps([self.seconds, self._done]))
+            write_atomically(self._file, json.dumps([self.seconds, self._done]).encode())
         print(f"{self.folder.name} {stage}: {self.seconds[stage]:.0f} s", flush=True)
 
 
@@ -357,7 +358,7 @@ def word_errors(data: Path, heard: Path) -> ErrorCounts:
     counts = ErrorCounts()
     for key, speaker, text in read_rows(data):
         if speaker in HELD_OUT:
-            counts.add(alignment(text.split(), found[key]))
+            counts.add(alignment(text.split(), found.get(key, [])))
     return counts
 
 
@@ -371,6 +372,11 @@ def main() -> None:
     chosen = parser.parse_args()
     folder: Path = chosen.folder.resolve()
     made = Side(folder, {})
+    settings = {name: getattr(chosen, name) for name in ("hours", "epochs", "width")}
+    kept = folder / "settings.json"
+    if kept.exists() and (before := json.loads(kept.read_text())) != settings:
+        parser.error(f"{folder} was begun with {before}: take another folder for {settings}")
+    write_atomically(kept, json.dumps(settings).encode())
     if not (folder / "data" / "text").exists():
         make_data(folder, chosen.hours)
     made.do(

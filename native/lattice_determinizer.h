@@ -502,7 +502,7 @@ static int result_of(Determinizer *d, Lattice *made) {
   for (int64_t i = 0; i < d->arc_count; i++) ids += d->nodes[d->arcs[i].string].length;
   for (int64_t s = 0; s < states; s++)
     if (d->states[s].end) ids += d->nodes[d->states[s].string].length;
-  /* One state and as many arcs more, as _without_phones may add. */
+  /* One state and as many arcs more, as drop_phones may add. */
   int64_t *begin = malloc((states + 1) * sizeof *begin);
   int64_t *next = malloc((states + 1) * sizeof *next);
   int32_t *target = malloc((d->arc_count + 1) * sizeof *target);

@@ -72,14 +72,14 @@ EXPORT(plane_means)(const struct plane_means *a, word t, word threads) {
     if (a->channel == 1 && end - i == LANES) {
       vec_t sum = {0};
       for (word y = 0; y < high; y++) {
-        vec_t s[4] = {sum};
+        vec_t s[4] = {{0}};
         const T *from = x + y * down;
         word z = 0;
         for (; z + 4 <= wide; z += 4)
 #pragma GCC unroll 4
           for (int k = 0; k < 4; k++) s[k] += *(const row_t *)(from + (z + k) * right);
         for (; z < wide; z++) s[0] += *(const row_t *)(from + z * right);
-        sum = (s[0] + s[1]) + (s[2] + s[3]);
+        sum += (s[0] + s[1]) + (s[2] + s[3]);
       }
       *(row_t *)(out + i) = sum * factor;
       continue;

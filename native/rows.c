@@ -63,21 +63,6 @@ static void take_logarithms(T *x, word n) {
   }
 }
 
-/* Sums of f over 0 to n - 1 in an order that does not follow from where the arrays of f lie: a
-   compiler may begin a reduction where they are aligned, and those that users feed lie anywhere. */
-#define SUM_OF_TILES(total, n, f)                                                  \
-  T total;                                                                         \
-  {                                                                                \
-    T part_[TILE] = {0};                                                           \
-    for (word start_ = 0; start_ < (n); start_ += TILE) {                          \
-      const word end_ = least((n), start_ + TILE);                                 \
-      _Pragma("omp simd") for (word j = start_; j < end_; j++) part_[j - start_] += (f); \
-    }                                                                              \
-    for (int half_ = TILE / 2; half_; half_ /= 2)                                  \
-      for (int l = 0; l < half_; l++) part_[l] += part_[l + half_];                \
-    total = part_[0];                                                              \
-  }
-
 /* Rows of few classes are shorter than a vector, so the powers of several are taken together. */
 EXPORT(cross_entropy)(struct cross_entropy *a, word t, word parts) {
   const word n = a->classes, high = n < BLOCK ? BLOCK / n : 1;
@@ -125,7 +110,7 @@ EXPORT(cross_entropy)(struct cross_entropy *a, word t, word parts) {
         out[i] = a->labels[r + i] == a->ignored ? 0 : whole - picked[i];
       } else {
         const T *weight = a->weights + (r + i) * n;
-        SUM_OF_TILES(loss, n, weight[j] * (whole - (x[j] - top)))
+        SUM(loss, n, weight[j] * (whole - (x[j] - top)))
         out[i] = loss;
       }
     }
@@ -139,7 +124,7 @@ EXPORT(cross_entropy_grad)(struct cross_entropy_grad *a, word t, word parts) {
     T *to = a->x_grad + i * n;
     if (a->weights) {
       const T *weight = a->weights + i * n;
-      SUM_OF_TILES(share, n, weight[j])
+      SUM(share, n, weight[j])
 #pragma omp simd
       for (word j = 0; j < n; j++) to[j] = (y[j] * share - weight[j]) * grad;
       continue;

@@ -11,15 +11,22 @@ INLINE T top_of(const T *x, word n) {
   return top;
 }
 
-/* sums of f over 0 to n - 1 */
-#define SUM(total, n, f)                                 \
-  double total = 0;                                      \
-  for (word start_ = 0; start_ < (n); start_ += BLOCK) { \
-    const word end_ = least((n), start_ + BLOCK);        \
-    T part_ = 0;                                         \
-    _Pragma("omp simd reduction(+ : part_)")             \
-    for (word j = start_; j < end_; j++) part_ += (f);   \
-    total += part_;                                      \
+/* Sums of f over j from 0 to n - 1, in an order that does not follow from where the arrays of f lie:
+   a compiler may begin a reduction where they are aligned, and those that users feed lie anywhere. */
+#define SUM(total, n, f)                                                       \
+  double total = 0;                                                            \
+  for (word start_ = 0; start_ < (n); start_ += BLOCK) {                       \
+    const word end_ = least((n), start_ + BLOCK);                              \
+    T lanes_[LANES] = {0}, sum_ = 0;                                           \
+    word at_ = start_;                                                         \
+    for (; at_ + LANES <= end_; at_ += LANES)                                  \
+      _Pragma("omp simd") for (int l_ = 0; l_ < LANES; l_++) {                 \
+        const word j = at_ + l_;                                               \
+        lanes_[l_] += (f);                                                     \
+      }                                                                        \
+    for (word j = at_; j < end_; j++) lanes_[j - at_] += (f);                  \
+    for (int l_ = 0; l_ < LANES; l_++) sum_ += lanes_[l_];                     \
+    total += sum_;                                                             \
   }
 
 /* exp(x - top), written to y where there is one; the sum of them */

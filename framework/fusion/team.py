@@ -86,7 +86,9 @@ class ParallelTask:
 
     def __call__(self) -> None:
         if self._call is None:
-            (self._call,) = _bound([self])
+            (call,) = _bound([self])
+            del vars(call)["task"]  # which holds the call: memory would wait for the collector
+            self._call = call
         self._call()
 
 

@@ -51,7 +51,7 @@ def determinized(
     """For each sequence of words the best path, of those within `beam` of the best one.
 
     Args:
-        lattice: of a search, or a plain or compact one.
+        lattice: of a search, as an object or as columns, or a compact one.
         beam: infinity keeps everything.
         starts: from `phone_starts`, for the pass with phones.
         options: passes and limits.

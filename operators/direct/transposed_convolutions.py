@@ -21,13 +21,14 @@ def conv_transpose(k: KernelArgs) -> Call | None:
     if w.shape[1] < FEWEST and not s.deep:
         return None
     work = Work(x.dtype)
-    fold = None if tail.norm is None else batch_norm.folded(tail.norm, work)
+    fold = None if tail.norm is None else batch_norm.folded(tail.norm, work, b)
     inputs, outs = len(w) // s.groups, s.large.shape[1] // s.groups
     for group in range(s.groups):
         made = slice(group * outs, (group + 1) * outs)
-        ends = Ends(None if b is None else b[made])
         if fold is not None:
-            ends = Ends(None, *fold(made, ends.bias))
+            ends = Ends(None, *fold(made))
+        else:
+            ends = Ends(None if b is None else b[made])
         own = s.w[group * inputs : (group + 1) * inputs]
         given, out = s.part(s.small, group), s.part(s.large, group)
         by_data(k, work, s, given, own, out, ends, tail.activation, keep=not k.train)

@@ -40,16 +40,16 @@ class Packs:
     Attributes:
         stamp: the variable's when it was packed.
         variable: that has the array.
-        changes: counts what happened to any variable of which something is packed; in most runs
-            nothing has, and they need not look at hundreds of variables.
+        changes: another object whenever something happened to any variable of which something is
+            packed; in most runs nothing has, and they need not look at hundreds of variables.
     """
 
-    changes = 0
+    changes = object()
 
     @classmethod
     def outdate(cls) -> None:
         """Note that a variable of which something is packed was written to, or exposed."""
-        cls.changes += 1
+        cls.changes = object()  # no count: two threads might count one of two
 
     def __init__(self, variable: Variable) -> None:
         self.variable = variable
@@ -104,7 +104,7 @@ class Kept:
         self._used: dict[str, Packs] = {}
         self._counted: set[Any] = set()
         self._bytes = 0
-        self._seen = -1  # changes when all that is used was fresh
+        self._seen: object = None  # changes when all that is used was fresh
 
     def holds(self, array: Any) -> bool:
         """Whether an array is one of the weights, or a view that begins where they do."""
@@ -179,7 +179,7 @@ class Kept:
         Returns:
             Names of those dropped since: what reads them is to be bound again.
         """
-        if self._seen == Packs.changes:
+        if self._seen is Packs.changes:
             return set(self.dropped[seen:])
         changes = Packs.changes  # before the look: the next one sees what comes in between
         for name, packs in list(self._used.items()):

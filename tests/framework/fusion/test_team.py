@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +40,24 @@ def test_copies_of_rows(dtype: type) -> None:
     np.testing.assert_array_equal(wide[::2], target)
     np.testing.assert_array_equal(wide[[7, 3]], source[[0, 5]])
     assert not wide[[1, 5]].any()
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_memory_of_a_task_is_freed_with_it(checked: bool) -> None:
+    class Memory:
+        pass
+
+    memory = Memory()
+    task = team.fill_task(np.zeros(3), 1.0)
+    task = replace(task, memory=(task.memory, memory), check=int if checked else None)
+    gone = weakref.ref(memory)
+    gc.disable()
+    try:
+        task()
+        del task, memory
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_filling() -> None:

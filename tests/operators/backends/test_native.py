@@ -92,13 +92,13 @@ def test_equal_to_the_plain_kernels(name: str, train: bool, dtype: Any, monkeypa
     if name.startswith("attention") and blas.library() is None and mkl.library() is None:
         pytest.skip("the products of heads are those of a BLAS")
     served: list[str] = []
-    real = team.ParallelTask
+    real = team.block_task
 
-    def noted(items: Any, *rest: Any) -> Any:
+    def noted(*given: Any, **more: Any) -> Any:
         served.append("task")
-        return real(items, *rest)
+        return real(*given, **more)
 
-    monkeypatch.setattr(rows.team, "ParallelTask", noted)
+    monkeypatch.setattr(rows.team, "block_task", noted)
     found = results(name, dtype, train)
     assert len(served) > train, "a kernel in C has not served"
     monkeypatch.setenv("OPSCOPE_LIBRARIES", "mkl,blas,xp")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import opscope
+from opscope import NetBuilder
 from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.cpu.threads import threads_set
@@ -155,6 +157,47 @@ def test_conv(seed: int, kind: str, rank: int, dtype: Any) -> None:
                 taken += check(node, given, layout, train=seed % 2 == 0)
                 taken += check(backward, given | {"grad": grad}, layout)
     assert taken
+
+
+@with_compiler
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("groups", [1, 2, 16])
+@pytest.mark.parametrize("layer", ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"])
+def test_norms_behind_convolutions_are_factors(layer: str, groups: int, biased: bool) -> None:
+    b = NetBuilder("norm")
+    x = b.input("x", [-1, 16, *[6] * int(layer[-2])])
+    filters = 16 if groups == 16 else 24
+    made = b.relu(b.batch_norm(getattr(b, layer)(x, filters, 3, groups=groups, bias=biased)))
+    rng = np.random.default_rng(groups)
+    image = rng.standard_normal((3, 16, *[6] * int(layer[-2])), np.float32)
+    found = []
+    for libraries in ("direct,xp", "xp"):
+        scope = opscope.Scope()
+        b.initialize(scope, opscope.OpContext(seed=1))
+        for number, name in enumerate(sorted(scope.names())):
+            array = scope.var(name).numpy()
+            if array.ndim == 1:  # no norm that changes nothing
+                values = np.random.default_rng(number).uniform(0.5, 2, array.shape)
+                scope.var(name).set(values.astype(np.float32))
+        scope.var("x").set(image)
+        with opscope.options(libraries=libraries):
+            net = b.bound_net(frozenset([made.name]), False)
+            net.run(scope, opscope.OpContext(train=False, live_out=[made.name]))
+        found.append(scope.var(made.name).numpy())
+        types = [[op.type for op in step.operators] for step in scope.frames()[-1].plan.steps]
+        assert ([layer, "batch_norm", "relu"] in types) is (libraries != "xp")
+    assert np.any(found[1])
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-4)
+
+
+@with_compiler
+@pytest.mark.parametrize("layout", ["channels first", "channels last"])
+def test_means_of_large_images_are_exact(layout: str) -> None:
+    given = {"x": np.full((1, 16, 500, 700), 0.1, np.float32)}
+    node = OpNode("global_avg_pool", {"x": ("x",)}, {"out": ("out",)}, {})
+    found = run(node, given, "direct", layout)
+    assert found is not None
+    np.testing.assert_allclose(found["out"], 0.1, rtol=3e-6)
 
 
 def pool_case(rng: np.random.Generator, rank: int) -> tuple[tuple[int, ...], dict[str, Any]]:

@@ -121,7 +121,6 @@ def test_processes_that_hang(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> No
     """One is stopped while others work, one while the server ends."""
     monkeypatch.setattr(module, "_AGAIN", 0.05)
     monkeypatch.setattr(module, "_SILENT", 10)
-    monkeypatch.setattr(module, "_TELLING", 0.1)
     monkeypatch.setattr(module, "_ENDING", 0.1)
 
     async def test(workers: Workers) -> None:
@@ -131,7 +130,9 @@ def test_processes_that_hang(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> No
             assert (await workers.counts())["network_runs_total"] == 2
             os.kill(pids[0], signal.SIGSTOP)
             # Who asks meanwhile does not wait for it, and gets what it said last.
-            known = await asyncio.wait_for(workers.counts(), 5)
+            with monkeypatch.context() as patient:
+                patient.setattr(module, "_TELLING", 0.1)
+                known = await asyncio.wait_for(workers.counts(), 5)
             assert known["network_runs_total"] == 2 and known["work_waiting"] == 2
             with pytest.raises(EndedError):
                 await first.call("say")
