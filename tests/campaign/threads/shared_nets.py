@@ -450,12 +450,16 @@ def copies() -> Work:
 
 
 def groups(dtype: str) -> Work:
-    """Convolutions of each channel, means of images, sums of sequences, rows moved to others."""
+    """Convolutions of each channel, channels that groups exchange, means of images, sums of
+    sequences, rows moved to others."""
     b = NetBuilder("groups", dtype)
     rng = np.random.default_rng(21)
     images = b.conv2d(b.input("x", [4, 32, 12, 12]), 32, 1)
     images = b.conv2d(b.conv2d(images, 32, 3, padding=1, groups=32), 32, 1)
     b.global_avg_pool(images, name="means")
+    b.reduce_mean(images, axes=[2, 3], name="planes")
+    turned = b.transpose(b.reshape(images, shape=[4, 4, 8, 12, 12]), perm=[0, 2, 1, 3, 4])
+    b.conv2d(b.reshape(turned, shape=[4, 32, 12, 12]), 32, 1, name="exchanged")
     b.sequence_pool(b.input("rows", [-1, 48], levels=1), pool_type="sum", name="sums")
     ids, places = b.input("ids", [90], "int64"), b.input("places", [90], "int64")
     gathered = b.gather(b.input("table", [20, 48]), ids)
@@ -468,7 +472,7 @@ def groups(dtype: str) -> Work:
     def run() -> Results:
         scope = Scope()
         b.initialize(scope, OpContext(seed=9), share=True)
-        fetch = ["means", "sums", "moved"]
+        fetch = ["means", "planes", "exchanged", "sums", "moved"]
         return b.run(scope, feed=feed, fetch=fetch, need_backward=False)
 
     return run
