@@ -30,7 +30,7 @@ from .machine import ROOT, Lacking, Machine
 TESTS = (
     "tests/cntk/network/test_network_edit.py",
     *("tests/cntk/operators/test_batch_norm_kernels.py", "tests/cntk/operators/test_sampling.py"),
-    "tests/cntk/readers/test_htk_files.py",
+    "tests/cntk/readers/test_plain_labels.py",
     *("tests/framework/fusion/test_arguments.py", "tests/framework/fusion/test_chains.py"),
     "tests/framework/test_image_nets.py",
     "tests/native",

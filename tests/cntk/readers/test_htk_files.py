@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.readers.htk import mlf
 from opscope.cntk.readers.htk.mlf import read_mlf, read_states, read_targets
 from opscope.framework.base.errors import FormatError, OpscopeError
-from opscope.framework.fusion.compiled import native
 
 
 @pytest.mark.parametrize(
@@ -252,84 +250,6 @@ def test_any_text_as_a_label_file(tmp_path_factory, text):
         read_mlf(path, {"a": 0, "b": 1})
     except OpscopeError as error:
         assert "a.mlf:" in str(error)
-
-
-_PLAIN = [
-    '"*/u0.lab"\n0 200000 zero\n200000 300000 two extra 3\n.\n"u1.rec"\n0 4 one -1.5 sil\n.\n',
-    '\n"a.b.lab"\r\n0\t2   two\r\n2 3 one\r\n .\r\n\r\n"c"\n.\n',
-    '"u"\n0 1 zero\n.',
-    "",
-]
-
-
-@pytest.mark.skipif(native.load("label_lines") is None, reason="there is no native library")
-class TestPlainLabels:
-    """Files that C reads: the same as by Python."""
-
-    @pytest.mark.parametrize("piece", [7, 40, 1 << 22])
-    @pytest.mark.parametrize("body", _PLAIN)
-    def test_read_by_c(self, tmp_path, monkeypatch, body, piece):
-        path = tmp_path / "a.mlf"
-        path.write_bytes(b"#!MLF!#\n" + body.encode())
-        states = {name: number for number, name in enumerate(STATES)}
-        monkeypatch.setattr(mlf, "_PIECE", piece)
-        monkeypatch.setattr(mlf, "_WORDS", 2)
-        for wanted in (None, {"u1"}, ()):
-            found = mlf._read_plainly(path, states, wanted, mlf.FRAME)
-            if found is None:
-                assert piece < len(body)  # it does not hold an utterance
-                continue
-            with monkeypatch.context() as only:
-                only.setattr(mlf, "_read_plainly", lambda *_: None)
-                same = read_mlf(path, states, wanted)
-            assert {k: v.tolist() for k, v in found.items()} == {
-                k: v.tolist() for k, v in same.items()
-            }
-            assert all(one.dtype == np.int32 for one in found.values())
-
-    def test_many(self, tmp_path):
-        rng = np.random.default_rng(0)
-        path, lines, wanted = tmp_path / "a.mlf", ["#!MLF!#"], {}
-        for number in range(40):
-            lengths = rng.integers(1, 5, rng.integers(0, 50))
-            numbers = rng.integers(0, 700, len(lengths))
-            ends = np.cumsum(lengths)
-            lines.append(f'"*/u{number}.lab"')
-            for begin, end, state in zip(ends - lengths, ends, numbers, strict=True):
-                lines.append(f"{begin}00000 {end}00000 s{state} {state + 1}")
-            lines.append(".")
-            wanted[f"u{number}"] = np.repeat(numbers, lengths).tolist()
-        path.write_text("\n".join(lines) + "\n")
-        states = {f"s{number}": number for number in range(700)}
-        for known, plus in ((states, 0), (None, 1)):
-            found = mlf._read_plainly(path, known, None, mlf.FRAME)
-            assert found is not None and list(found) == list(wanted)
-            for name, numbers in wanted.items():
-                assert found[name].tolist() == [one + plus for one in numbers]
-
-    @pytest.mark.parametrize(
-        "line",
-        ["0 1.0 zero", "0 1 z\u00e9ro", "0 1 zero\x0bone", "-0 1 zero", "0 1 zero\rx", "0 1 nil"],
-    )
-    def test_left_to_python(self, tmp_path, line):
-        path = tmp_path / "a.mlf"
-        path.write_bytes(f'#!MLF!#\n"u"\n{line}\n.\n'.encode())
-        assert mlf._read_plainly(path, {"zero": 0}, None, mlf.FRAME) is None
-
-    @given(st.lists(st.sampled_from(['"u"', '"v.x"', ".", "0 1 a", "1 3 b 2", "0 2 b 1", "", "x"])))
-    @settings(max_examples=200, deadline=None)
-    def test_equal_to_python(self, tmp_path_factory, lines):
-        path = tmp_path_factory.mktemp("mlf") / "a.mlf"
-        path.write_text("#!MLF!#\n" + "\n".join(lines))
-        for states in ({"a": 0, "b": 1}, None):
-            found = mlf._read_plainly(path, states, None, mlf.FRAME)
-            if found is None:
-                continue
-            with mock.patch.object(mlf, "_read_plainly", lambda *_: None):
-                same = read_mlf(path, states)
-            assert {k: v.tolist() for k, v in found.items()} == {
-                k: v.tolist() for k, v in same.items()
-            }
 
 
 def test_states_and_targets(tmp_path):
