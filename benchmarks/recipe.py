@@ -253,7 +253,7 @@ def ours(folder: Path, epochs: int) -> tuple[Side, Path]:
         f"{sys.executable} -m opscope train-recognizer ../data --lexicon ../dict --lm ../lm.arpa"
         f" --test-speakers {','.join(HELD_OUT)} --out model --work work --model flat-start"
         f" --network ../net.xconfig --context none --epochs {epochs} --minibatch {sizes}"
-        f" --initial-lr {first} --final-lr {last}"
+        f" --initial-lr {first} --final-lr {last} --volumes 1,1"
     )
     for stage in OURS:
         side.do(stage, f"{command} --stop-after {stage}")

@@ -111,10 +111,16 @@ class EpochTraining:
 
     def minibatches(self, epoch: int) -> Iterator[Any]:
         """The minibatches of an epoch, in an order that depends on seed and epoch alone."""
+        return self.merged(self.shuffled(epoch), self._options.minibatch)
+
+    def shuffled(self, epoch: int) -> Iterator[Any]:
+        """The examples of an epoch, in an order that depends on seed and epoch alone."""
         order = np.random.default_rng([self._options.seed, epoch]).permutation(len(self.examples))
-        merger = self.merger(MinibatchRule(self._options.minibatch))
-        for _, example in merger.merge(self.example(at, epoch) for at in order.tolist()):
-            yield example
+        return (self.example(at, epoch) for at in order.tolist())
+
+    def merged(self, examples: Iterable[Any], sizes: str) -> Iterator[Any]:
+        """Minibatches of examples, of such sizes."""
+        return (merged for _, merged in self.merger(MinibatchRule(sizes)).merge(examples))
 
     def path(self, *names: str) -> str:
         """A file in the folder."""
@@ -143,12 +149,14 @@ class EpochTraining:
         """The rest of an epoch of which so many minibatches are done."""
         options = self._options
         start = last_saved = time.monotonic()
-        trained = 0
+        trained = seen = 0
         self.begin_epoch(epoch / options.epochs)
         for place, example in enumerate(self._shown(epoch)):
-            share = (epoch + place / max(self._count, 1)) / options.epochs
+            # Counted in examples, since the sizes of minibatches differ.
+            share = (epoch + min(seen / len(self.examples), 1.0)) / options.epochs
+            seen += self.trainer.objective.count(example)
             # Also where nothing is left to do: the model of the epoch holds its last rate.
-            self.trainer.set_learning_rate(options.learning_rate(min(share, 1.0)))
+            self.trainer.set_learning_rate(options.learning_rate(share))
             if place < done:
                 continue
             try:

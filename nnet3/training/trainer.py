@@ -15,7 +15,7 @@ import hashlib
 import logging
 import sys
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -342,6 +342,12 @@ class NnetTrainer:
             for path, part, _ in parts(name, component):
                 if rate_name(path) in self._shared:
                     self._fill(rate_name(path), part.learning_rate)
+
+    def set_max_param_change(self, bound: float) -> None:
+        """Set the bound on the change of the whole model from now on; steps are recompiled."""
+        if bound != self.options.max_param_change:
+            self.options = replace(self.options, max_param_change=bound)
+            self._forget_steps()
 
     def set_dropout_proportion(self, proportion: float) -> None:
         """Set the dropout proportion of all components from now on; steps are recompiled."""

@@ -48,8 +48,6 @@ from . import chain
 from .options import SUBSAMPLING
 from .preparing import Inputs, read_inputs
 
-SHIFTS = (-1, 0, 1)
-"""Frames by which epochs shift their input: over three epochs a network sees all of the frames."""
 _ALIGNMENTS = "ali.ark"
 _BEAMS = (20.0, 200.0)
 _WIDTH, _CENTRAL = 2, 1  # the window of the tree: a phone and the one before it
@@ -204,8 +202,8 @@ def write_chunks(
     left, right = Nnet.read(os.path.join(network, "0.raw")).context()
     cutting = ExampleGenerationOptions(
         ExampleGenerationOptions.parse_frames(lengths),
-        left_context=left + max(SHIFTS),
-        right_context=right - min(SHIFTS),
+        left_context=left + max(chain.SHIFTS),
+        right_context=right - min(chain.SHIFTS),
         frame_subsampling_factor=SUBSAMPLING,
     )
     splitter = UtteranceSplitter(cutting, seed)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from ...nnet3.chain.objective import ChainOptions
 from ...nnet3.egs.chain_changes import ChainExampleMerger, selected, shifted
 from ...nnet3.egs.epochs import EpochTraining
 from ...nnet3.egs.merging import MinibatchRule
+from ...nnet3.egs.selecting import span
 from ...nnet3.egs.store import ExampleStore
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.network.nnet import Nnet
@@ -36,14 +38,20 @@ from ...nnet3.training.chain_prob import NnetChainComputeProb
 from ...nnet3.training.chain_request import XENT
 from ...nnet3.training.combination import combine
 from ...nnet3.training.progress import Log
+from ...nnet3.training.schedule import halved
 from .checking import Recorded
 from .networks import XENT_SCALE
 from .options import SUBSAMPLING, RecognizerOptions
 from .preparing import copy_key
 
+SHIFTS = (-1, 0, 1)
+"""Frames by which the input of an example is shifted: over three epochs a network sees all of
+them, though it computes an output for every third one."""
 _KIND = "chain_example"
 _PART = "train"
 _OBJECTIVE = ChainOptions(leaky_hmm_coefficient=0.1, l2_regularize=5e-5)
+_FIRST_FRAMES = 1_000_000
+"""Frames of features that a network from nothing reads, in its first epoch, in smaller steps."""
 _JUDGED = 200  # examples over which models are compared
 
 
@@ -117,9 +125,8 @@ class ChainTraining(EpochTraining):
 
     Args:
         examples: folder of them. graphs: that of `write_outputs`. network: the first one.
+            They have as many frames of context besides those that it reads as `SHIFTS` takes.
         folder: gets the models.
-        shifts: by how many frames the input of an epoch is later than it was cut, one epoch after
-            the other; examples have as many frames of context besides those that are needed.
     """
 
     merger = ChainExampleMerger
@@ -132,7 +139,6 @@ class ChainTraining(EpochTraining):
         folder: str,
         options: RecognizerOptions,
         log: Log,
-        shifts: Sequence[int] = (),
     ) -> None:
         nnet = Nnet.read(network)
         den = _graph_in(graphs, "den.fst")
@@ -140,10 +146,13 @@ class ChainTraining(EpochTraining):
         has_xent = any(node.name.endswith(XENT) for node in nnet.outputs())
         self._objective = replace(_OBJECTIVE, xent_regularize=XENT_SCALE if has_xent else 0.0)
         self._average = min(options.average_last, options.epochs)
-        self._shifts = shifts
         self._context = nnet.context()
+        self._sizes = options.minibatch
+        self._from_nothing = not options.base
+        settings = NnetTrainerOptions()
+        self._bound = settings.max_param_change
         trainer = NnetTrainer(
-            NnetTrainerOptions(),
+            settings,
             nnet,
             seed=options.seed,
             log=lambda line: None,
@@ -153,13 +162,25 @@ class ChainTraining(EpochTraining):
         super().__init__(trainer, store, folder, options, log, sys.stderr.isatty())
 
     def example(self, number: int, epoch: int) -> Any:
-        """See `EpochTraining`."""
-        example = self.examples[number]
-        if not self._shifts:
-            return example
+        """See `EpochTraining`. Each epoch has all of the shifts, each example has another one in
+        each epoch: were all examples of the last epoch shifted alike, so would the network be."""
+        moved = shifted(self.examples[number], SHIFTS[(number + epoch) % len(SHIFTS)])
         # Without more context than the network reads, all shifts are one computation.
-        moved = shifted(example, self._shifts[epoch % len(self._shifts)])
         return selected(moved, *self._context)
+
+    def minibatches(self, epoch: int) -> Iterator[Any]:
+        """See `EpochTraining`. A network that begins with nothing changes fast at first: until it
+        has read `_FIRST_FRAMES`, minibatches have half their size and it may change by less.
+
+        Source: `train_one_iteration` in Kaldi's `chain_objf/acoustic_model.py`.
+        """
+        sizes = self._sizes
+        examples = self.shuffled(epoch)
+        if not epoch and self._from_nothing:
+            self.trainer.set_max_param_change(self._bound / math.sqrt(2))
+            yield from self.merged(_first(examples, _FIRST_FRAMES), halved(sizes))
+        self.trainer.set_max_param_change(self._bound)
+        yield from self.merged(examples, sizes)
 
     def combined(self) -> Nnet:
         """The mean of the last epochs' networks that does best."""
@@ -175,6 +196,16 @@ class ChainTraining(EpochTraining):
             )
 
         return combine(models, self._average, examples, self.log, make_prob=prob)
+
+
+def _first(examples: Iterator[Any], frames: int) -> Iterator[Any]:
+    """Examples until so many frames of `input` were taken; `examples` has the others then."""
+    for example in examples:
+        yield example
+        first, last = span(example.inputs, "input")
+        frames -= last - first + 1
+        if frames <= 0:
+            return
 
 
 def write_acoustic_model(nnet: Nnet, graphs: str, folder: str) -> None:

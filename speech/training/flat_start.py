@@ -39,7 +39,7 @@ from .preparing import read_features
 
 _CLASSES = 2  # of outputs of a phone: its first frame, and the others
 _MANY = 1  # count above which a phone's rare pairs share outputs of its own
-_SILENCE_INSIDE, _SILENCE_AT_EDGES = 0.2, 0.8
+_SILENCE_INSIDE, _SILENCE_AT_EDGES = 0.1, 0.8
 _KEPT = 1000  # supervisions, which recordings of one text share, whatever their lengths
 
 
@@ -95,8 +95,10 @@ def write_graphs(
     texts = list(dict.fromkeys(each.text for each in utterances))
     labels = {text: phones.labels(text.split()) for text in texts}
     rng = np.random.default_rng(options.seed)
-    sequences = [phones.drawn(labels[each.text], rng) for each in utterances]
-    tree = _tree(phones, sequences, options)
+    sequences = [
+        phones.drawn(labels[each.text], rng) for _ in range(options.copies) for each in utterances
+    ]
+    tree = _tree(phones, sequences[: len(utterances)], options)
     topology = Reader(os.path.join(lang, "topo"), binary=False)
     model = new_transition_model(tree, topology)
     chain.write_outputs(tree, model, sequences, folder, log)
@@ -150,7 +152,10 @@ def write_examples(
     """
     left, right = Nnet.read(os.path.join(network, "0.raw")).context()
     cutting = ExampleGenerationOptions(
-        (), left_context=left, right_context=right, frame_subsampling_factor=SUBSAMPLING
+        (),
+        left_context=left + max(chain.SHIFTS),
+        right_context=right - min(chain.SHIFTS),
+        frame_subsampling_factor=SUBSAMPLING,
     )
     transitions = chain.read_transitions(graphs).transitions()
     graph_of = chain.graph_of_texts(graphs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 from ...framework.base.errors import ArgumentError
@@ -73,7 +74,14 @@ class RecognizerOptions:
         "flat-start; or tdnnf: a factorized TDNN, with a tree by clustering, trained on the flat"
         " start's alignments. By default tdnnf where an hour or more is trained on.",
     )
-    copies: int = option(3, "Copies of each utterance, at different speeds and volumes.")
+    copies: int = option(
+        3,
+        "Copies of each utterance, at different speeds and volumes; of three or more, one keeps its"
+        " speed and has more silence.",
+    )
+    volumes: str = option(
+        "0.25,2", "The least and the greatest factor of the volume of copies; 1,1: it stays."
+    )
     speed_step: float = option(
         0.12, "Relative difference of the lengths that copies are brought to."
     )
@@ -139,6 +147,8 @@ class RecognizerOptions:
                 raise ArgumentError(f"body_rate={value!r}: no model is given that is tuned")
         if self.ivectors and self.model == FLAT_START:
             raise ArgumentError(f"ivectors={self.ivectors}: the network of tdnnf takes them")
+        if not 0 < self.volume_range[0] <= self.volume_range[1] < math.inf:
+            raise ArgumentError(f"volumes={self.volumes}: two positive factors, rising, are wanted")
         MinibatchRule(self.minibatch)
         lengths = ExampleGenerationOptions(ExampleGenerationOptions.parse_frames(self.chunks))
         # Of an example with one output frame, no epoch can shift the input: see `shifted`.
@@ -146,6 +156,15 @@ class RecognizerOptions:
             raise ArgumentError(
                 f"chunks={self.chunks}: chunks of {SUBSAMPLING + 1} frames or more are wanted"
             )
+
+    @property
+    def volume_range(self) -> tuple[float, float]:
+        """The least and the greatest factor of volumes; NaN where they cannot be understood."""
+        try:
+            least, most = map(float, self.volumes.split(","))
+        except ValueError:
+            return math.nan, math.nan
+        return least, most
 
     def learning_rate(self, share: float) -> float:
         """The learning rate after a share of the training."""

@@ -21,6 +21,7 @@ from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.programs.base.options import errors_tell
 from ...nnet3.programs.base.options import shown as progress
 from ..audio.resample import resample
+from ..audio.silence import with_silence
 from ..audio.wav import Audio
 from ..features.computers import Mfcc
 from ..language_model.arpa import read_arpa
@@ -43,7 +44,6 @@ MOMENTS = "moments.mat"
 _IVECTORS, _PERIOD = "ivectors.ark", "ivector_period"
 _WINDOW = 0.025
 _FINENESS = 1000  # speeds are fractions with this denominator
-_VOLUMES = (0.25, 2.0)
 
 
 def mfcc_config(rate: int) -> str:
@@ -117,10 +117,38 @@ def frames_of(seconds: float) -> int:
     return max(int((seconds - _WINDOW) / FRAME_SHIFT) + 1, 1)
 
 
-def at_length(audio: Audio, frames: int) -> np.ndarray:
-    """The samples faster or slower, by at most as much as makes them so many frames."""
+class Target(NamedTuple):
+    """What a copy of an utterance is brought to.
+
+    Attributes:
+        frames: its length. extended: it gets there by silence at its end, at its own speed.
+    """
+
+    frames: int
+    extended: bool
+
+
+def targets(lengths: np.ndarray, frames: int, copies: int) -> list[Target]:
+    """What the copies of an utterance are brought to: the allowed lengths that are nearest to its
+    own, in their ratio, by another speed; and of three or more copies one to the next longer length
+    by silence, so that training also hears the speed at which people speak.
+
+    Source: Kaldi's `utils/data/perturb_speed_to_allowed_lengths.py`.
+    """
+    away = np.argsort(np.abs(np.log(lengths / frames)), kind="stable")
+    extended = copies > 2
+    found = [Target(each, False) for each in sorted(lengths[away[: copies - extended]].tolist())]
+    if extended:
+        found.append(Target(int(lengths[np.searchsorted(lengths, frames, "right")]), True))
+    return found
+
+
+def at_length(audio: Audio, target: Target) -> np.ndarray:
+    """The samples of a copy."""
     samples = audio.samples[0]
-    wanted = (_WINDOW + FRAME_SHIFT * (frames - 0.5)) * audio.rate
+    wanted = (_WINDOW + FRAME_SHIFT * (target.frames - 0.5)) * audio.rate
+    if target.extended:
+        return with_silence(samples, audio.rate, int(wanted) - len(samples))
     speed = round(_FINENESS * wanted / len(samples))
     return resample(samples, _FINENESS, speed)
 
@@ -283,25 +311,20 @@ class _Copies:
         options = self._options
         audio = self._recordings.audio(each)
         found = []
-        for copy, frames in enumerate(_nearest(self._lengths, frames_of(each.seconds), options)):
+        own = frames_of(each.seconds)
+        for copy, target in enumerate(targets(self._lengths, own, options.copies)):
             seed = [options.seed, number, copy]
             rng = np.random.default_rng(seed)
-            volume = np.exp(rng.uniform(*np.log(_VOLUMES)))
-            samples = at_length(audio, frames) * np.float32(volume)
+            volume = np.exp(rng.uniform(*np.log(options.volume_range)))
+            samples = at_length(audio, target) * np.float32(volume)
             with errors_tell(each.key):
-                computed = self._front_end(samples, audio.rate, seed, frames)
+                computed = self._front_end(samples, audio.rate, seed, target.frames)
             matrix = computed.features
             sums = np.stack([matrix.sum(0, np.float64), (matrix.astype(float) ** 2).sum(0)])
             key = copy_key(each.key, copy)
             compressed = computed._replace(features=CompressedMatrix.compress(matrix))
             found.append((key, compressed, sums))
         return found
-
-
-def _nearest(lengths: np.ndarray, frames: int, options: RecognizerOptions) -> list[int]:
-    """The allowed lengths that are nearest to one, in their ratio."""
-    away = np.abs(np.log(lengths / frames))
-    return sorted(lengths[np.argsort(away, kind="stable")[: options.copies]].tolist())
 
 
 def exactly(matrix: np.ndarray, frames: int) -> np.ndarray:

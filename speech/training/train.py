@@ -83,19 +83,17 @@ class Training:
         """Of the examples: of all copies."""
         return self.checked.hours * self.options.copies
 
-    def trained(
-        self, epochs: int, stages: tuple[str, str, str], folder: str, shifts: Sequence[int] = ()
-    ) -> Nnet:
+    def trained(self, epochs: int, stages: tuple[str, str, str], folder: str) -> Nnet:
         """Train a network.
 
         Args:
             stages: of examples, of outputs, and of the network at the start. folder: gets what an
-                interrupted training continues from. shifts: see `ChainTraining`.
+                interrupted training continues from.
         """
         examples, graphs, network = map(self.path, stages)
         options = replace(self.options, epochs=epochs)
         first = os.path.join(network, "0.raw")
-        course = chain.ChainTraining(examples, graphs, first, folder, options, self.log, shifts)
+        course = chain.ChainTraining(examples, graphs, first, folder, options, self.log)
         course.run()
         return course.combined()
 
@@ -264,7 +262,7 @@ def _ivectors(training: Training, folder: str) -> None:
 def _train_tdnnf(training: Training, folder: str) -> None:
     epochs = training.options.tdnnf_epochs or networks.tdnnf_size(training.hours).epochs
     stages = ("tdnnf-examples", "tree", "tdnnf-network")
-    nnet = training.trained(epochs, stages, folder, aligned.SHIFTS)
+    nnet = training.trained(epochs, stages, folder)
     chain.write_acoustic_model(nnet, training.path("tree"), os.path.join(folder, "am"))
 
 
@@ -346,14 +344,18 @@ _FIRST_PASS = (
     _DATA,
     Stage("lang", ("data",), "L.fst words.txt phones.txt topo", _lang, (), _words),
     Stage(
-        "features", ("data",), "feats.ark moments.mat", _features, ("copies", "speed_step", "seed")
+        "features",
+        ("data",),
+        "feats.ark moments.mat",
+        _features,
+        ("copies", "speed_step", "volumes", "seed"),
     ),
     Stage(
         "graphs",
         ("data", "lang"),
         "tree transitions.mdl den.fst graphs.ark",
         _graphs,
-        ("context", "min_pairs", "seed"),
+        ("context", "min_pairs", "copies", "seed"),
     ),
     Stage(
         "network",

@@ -79,7 +79,7 @@ def _examples(training: Any, folder: str) -> None:
 
 def _train(training: Any, folder: str) -> None:
     epochs = training.options.epochs or networks.TUNING_EPOCHS
-    nnet = training.trained(epochs, ("examples", "tree", "network"), folder, aligned.SHIFTS)
+    nnet = training.trained(epochs, ("examples", "tree", "network"), folder)
     tuning.write_acoustic_model(nnet, _path(training), folder)
 
 
@@ -130,7 +130,7 @@ STAGES = (
         ("data", "base"),
         "feats.ark ivectors.ark",
         _features,
-        ("copies", "speed_step", "seed"),
+        ("copies", "speed_step", "volumes", "seed"),
     ),
     Stage("align", ("data", "base", "features"), "ali.ark", _align, ("copies",)),
     Stage("tree", ("base", "align"), "tree transitions.mdl den.fst", _tree),

@@ -145,6 +145,18 @@ def test_changes_are_bounded():
     assert "The global max-change was enforced 100 % of the time." in lines
 
 
+def test_the_bound_on_changes_is_set_between_steps():
+    nnet = network("AffineComponent")
+    nnet.components["a"].set_learning_rate(100)
+    trainer = NnetTrainer(NnetTrainerOptions(max_param_change=0.0), nnet, log=[].append)
+    for batch, bound in zip(examples(3), (0.004, 0.001, 0.002), strict=True):
+        before = nnet.vectorize()
+        trainer.set_max_param_change(bound)
+        trainer.train(batch)
+        trainer.store()
+        assert np.linalg.norm(nnet.vectorize() - before) == pytest.approx(bound, rel=1e-2)
+
+
 def test_an_infinite_change_is_not_applied():
     nnet, batches = network(), examples(2)
     batches[0].io[0].features[0, 0] = 1e38

@@ -161,6 +161,7 @@ def test_stages_are_done_again_where_settings_change(trained, tmp_path):
         ({"model": "lstm"}, ArgumentError, "model='lstm' is none of flat-start, tdnnf"),
         ({"body_rate": 0.5}, ArgumentError, "body_rate=0.5: no model is given that is tuned"),
         ({"ivectors": 5, "model": "flat-start"}, ArgumentError, "ivectors=5: the network of tdnnf"),
+        ({"volumes": "2,1"}, ArgumentError, "volumes=2,1: two positive factors, rising"),
         ({"chunks": "90,x"}, AttributeTypeError, "num-frames='90,x' is no list of numbers"),
         ({"chunks": "90,0"}, AttributeTypeError, "num-frames and .* must be positive"),
         ({"chunks": "90,3"}, ArgumentError, "chunks=90,3: chunks of 4 frames or more"),
