@@ -67,8 +67,8 @@ typedef struct tiles {
 } tiles;
 
 /* `high` pixels (px: their places) times `wide` vectors of outputs. apart: distance of the pixels
-   where that is known when this is compiled, as addresses then take no registers; -1: `step`; 0:
-   they lie anyhow */
+   where that is known when this is compiled, as addresses then take no registers; 1: they have one
+   channel, and a loop over it took as long as its one element; -1: `step`; 0: they lie anyhow */
 INLINE void tile(const int high, const int wide, const int apart, const tiles *a, const word *px,
                  const word *po) {
   const word step = a->step, c = a->channels, taps = a->phase->taps, panel = a->phase->panel;
@@ -92,7 +92,9 @@ INLINE void tile(const int high, const int wide, const int apart, const tiles *a
   if (apart) x += px[0];
   for (word k = 0; k < taps; k++) {
     const T *base = x + tap[k];
-    for (word j = 0; j < c; j++, w += LANES) {
+    /* a place, not an index: the sums of that and of each pixel took a register and an operation */
+    __asm__("" : "+r"(base));
+    for (word j = 0; j < (apart == 1 ? 1 : c); j++, w += LANES) {
       vec_t b[4];
       /* loaded anew by each: pixels that stay in registers take shuffles to be spread from there */
       if (apart == 1) __asm__ volatile("" ::: "memory");
@@ -137,11 +139,11 @@ typedef void (*tiler_t)(const tiles *a, const word *px, const word *po);
 #define ROW(high, wide)                                                                           \
   TILE(high, wide, 1, 1) TILE(high, wide, 3, 3) TILE(high, wide, 16, 16) TILE(high, wide, 32, 32) \
   TILE(high, wide, 64, 64) TILE(high, wide, even, -1)                                             \
-  static tiler_t tiler_##high##_##wide(word step) {                                             \
+  static tiler_t tiler_##high##_##wide(word step, word channels) {                              \
     return step == 16   ? tile_##high##_##wide##_16                                             \
            : step == 32 ? tile_##high##_##wide##_32                                             \
            : step == 64 ? tile_##high##_##wide##_64                                             \
-           : step == 1  ? tile_##high##_##wide##_1                                              \
+           : step == 1 && channels == 1 ? tile_##high##_##wide##_1                             \
            : step == 3  ? tile_##high##_##wide##_3                                              \
                         : tile_##high##_##wide##_even;                                          \
   }
@@ -169,14 +171,14 @@ static void pixels(word i0, word i1, const tiles *all, const word *po) {
 #define EVEN(high) (px[i + high - 1] - px[i] == (high - 1) * step)
       if (wide == 4) {
         high = rest >= 6 ? 6 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
-        f = high == 6   ? (EVEN(6) ? tiler_6_4(step) : tile_6_4_any)
+        f = high == 6   ? (EVEN(6) ? tiler_6_4(step, all->channels) : tile_6_4_any)
             : high == 4 ? tile_4_4_any
             : high == 2 ? tile_2_4_any
                         : tile_1_4_any;
       } else if (wide == 2) {
         high = MANY && rest >= 8 ? 8 : rest >= 6 ? 6 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
-        f = high == 8   ? (EVEN(8) ? tiler_8_2(step) : tile_8_2_any)
-            : high == 6 ? (EVEN(6) ? tiler_6_2(step) : tile_6_2_any)
+        f = high == 8   ? (EVEN(8) ? tiler_8_2(step, all->channels) : tile_8_2_any)
+            : high == 6 ? (EVEN(6) ? tiler_6_2(step, all->channels) : tile_6_2_any)
             : high == 4 ? tile_4_2_any
             : high == 2 ? tile_2_2_any
                         : tile_1_2_any;
@@ -187,9 +189,9 @@ static void pixels(word i0, word i1, const tiles *all, const word *po) {
                : rest >= 4              ? 4
                : rest >= 2              ? 2
                                         : 1;
-        f = high == 16   ? tiler_16_1(step)
-            : high == 12 ? tiler_12_1(step)
-            : high == 8  ? (EVEN(8) ? tiler_8_1(step) : tile_8_1_any)
+        f = high == 16   ? tiler_16_1(step, all->channels)
+            : high == 12 ? tiler_12_1(step, all->channels)
+            : high == 8  ? (EVEN(8) ? tiler_8_1(step, all->channels) : tile_8_1_any)
             : high == 4  ? tile_4_1_any
             : high == 2  ? tile_2_1_any
                          : tile_1_1_any;

@@ -11,10 +11,14 @@ enum { LIMITS = 1, HARD_SWISH };
 /* The activation of some results, to the bits of a chain: neither makes one operation of two. */
 INLINE void activate(const struct activation *a, const int count, vec_t *s) {
   const vec_t low = (T)a->low - (vec_t){0}, high = (T)a->high - (vec_t){0};
-  if (a->kind == LIMITS)
+  if (a->kind == LIMITS) {
 #pragma GCC unroll 4
-    for (int v = 0; v < count; v++) s[v] = at_most(at_least(s[v], low), high);
-  else if (a->kind == HARD_SWISH)
+    for (int v = 0; v < count; v++) s[v] = at_least(s[v], low);
+    if (a->high < INFINITY)
+#pragma GCC unroll 4
+      for (int v = 0; v < count; v++) s[v] = at_most(s[v], high);
+  }
+  if (a->kind == HARD_SWISH)
 #pragma GCC unroll 4
     for (int v = 0; v < count; v++)
       s[v] = s[v] * at_most(at_least(s[v] + 3, low), high) * (T)0.16666666666666666;
