@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [--only mlp-step,lstm] [--threads 1,2]
                              [--where apart,together,light,half,busy]
-                             [--without amx,avx512,mkl,compiler]
+                             [--without amx,avx512,mkl,compiler,avx512+both]
                              [--against COMMIT] [--board] [--keep FOLDER] [--minutes N]
                              [--json FILE] [--markdown FILE] [--png FILE] [--again FILE ...]
 
@@ -12,7 +12,8 @@ it. `apart` gives each side a process of its own, `together` one process that ha
 first, `light`, `half` and `busy` are `apart` beside a process that takes a tenth of a core, half of
 one, or one. `--against` compares with another commit of ours instead of the peers. `--without`
 measures our side as if each of what it names were not there, and the peers with all of it;
-`mkl+compiler` is without both, `all` with everything. `--board` takes the nets of torchvision, timm
+`mkl+compiler` is without both, `all` with everything; with `+both` peers are held to the same
+processor, where they have a switch for it. `--board` takes the nets of torchvision, timm
 and transformers instead of ours; `--keep` keeps the files that their sides make, so that the next
 run begins sooner, and `--minutes` leaves out what would begin later. The JSON is written after each
 row, so a run that ends early loses none. `--again` makes table and picture of the JSON of earlier
@@ -39,7 +40,7 @@ from side_by_side.commits import checked_out
 from side_by_side.neighbors import NEIGHBORS
 from side_by_side.report import Row, board_table, markdown, picture
 from side_by_side.rounds import Condition, Times, ceiling, measure, program
-from side_by_side.without import LACKING, unknown
+from side_by_side.without import LACKING, held, unknown
 from workloads import ALL, BOARD
 from workloads.nnet3_nets import PRODUCTS
 from workloads.workload import KEEP, OURS, Absent, Workload
@@ -173,7 +174,8 @@ class Run:
         for _ in range(max(3, self.rounds // 2)):
             for side, command in commands.items():
                 path = self.against if side == self.commit else ""
-                without = "" if side not in (OURS, self.commit) else condition.without
+                ours = side in (OURS, self.commit)
+                without = condition.without if ours else held(condition.without)
                 wall, cpu = program(command, condition.threads, path, without)
                 found[side].wall.append(cpu)  # CPU time is what counts here
                 found[side].cpu.append(cpu)

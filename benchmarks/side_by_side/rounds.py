@@ -16,7 +16,7 @@ from typing import Any
 from workloads.workload import OURS
 
 from .neighbors import neighbor
-from .without import settings
+from .without import held, settings
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
 _REST = 0.1
@@ -137,7 +137,8 @@ def measure(
     try:
         # Peers first: their libraries are there when ours begins.
         for shown in reversed(list(sides)):
-            without = condition.without if sides[shown] == OURS else ""
+            ours = sides[shown] == OURS
+            without = condition.without if ours else held(condition.without)
             worker = shared or Worker(condition.threads, paths.get(shown, ""), without)
             workers[shown] = worker
             try:
