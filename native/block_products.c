@@ -1,8 +1,10 @@
 /* Products with weights of 4 or 8 bits, a scale for each block of them: operators/linear/matmul_nbits.py.
 
-   Weights are read as they lie, 16 bytes of each of LANES rows at a time, and turned so that a lane
-   has four of one row side by side: what dot products of bytes take. Of 4 bits these are the even
-   ones of eight, then the odd ones, and the first factor is laid out likewise. */
+   Weights are read as they lie. With one row or two, rows of weights are multiplied with them
+   vector by vector, and each lane by the scale of its block. With more rows, 16 bytes of each of
+   LANES rows of weights are turned so that a lane has four of one row side by side, and a block is
+   added up before it is scaled. Of 4 bits a byte has an even number and the odd one after it; all
+   even ones of the first factor lie before the odd ones. */
 #include "base.h"
 #include "block_products_arguments.h"
 #include "byte_products.h"
@@ -13,13 +15,17 @@
 #endif
 
 #if defined(__AVX512BW__)
-enum { BYTES = 64, HIGH = 8 };
+enum { BYTES = 64 };
 #elif defined(__AVX2__)
-enum { BYTES = 32, HIGH = 4 };
+enum { BYTES = 32 };
 #else
-enum { BYTES = 16, HIGH = 4 };
+enum { BYTES = 16 };
 #endif
 enum { LANES = BYTES / 4, UNIT = 32, WORDS = UNIT / 4, NEAR = 4 };
+/* rows of a tile; eight of them want more registers than there are */
+enum { HIGH = 4 };
+/* rows and columns of dot products, and bytes in which memory answers */
+enum { FEW = 2, WIDE = 4, AHEAD = 8192 };
 /* the zero point where none is given */
 #define MIDDLE(bits) (1 << ((bits) - 1))
 typedef int32_t ints __attribute__((vector_size(BYTES)));
@@ -36,11 +42,13 @@ INLINE int32_t word_at(const char *x) {
 
 /* -- the first factor ------------------------------------------------------------------------------ */
 
-/* the place of an element among those of its unit */
+/* the place of a float among those of its unit: the even ones of eight before the odd ones */
 INLINE word place_of(word bits, word j) { return bits == 4 ? (j & ~7) | (j & 1) << 2 | (j & 7) >> 1 : j; }
 
-/* `count` numbers as bytes: whole multiples of the largest over 127; returns the scale */
-INLINE float round_block(const float *x, word count, word block, word bits, char *out, int32_t *sum) {
+/* `count` numbers as bytes: whole multiples of the largest over 127; returns the scale. Of 4 bits
+   the odd ones go to `odds`. */
+INLINE float round_block(const float *x, word count, word block, word bits, char *out, char *odds,
+                         int32_t *sum) {
   float most = 0, odd = 0;
   for (word j = 0; j < count; j++) {
     const float size = fabsf(x[j]);
@@ -49,7 +57,8 @@ INLINE float round_block(const float *x, word count, word block, word bits, char
   }
   float scale = most / 127;
   if (odd != 0 || scale < FLT_MIN) {
-    memset(out, 0, block);
+    memset(out, 0, bits == 4 ? block / 2 : block);
+    if (bits == 4) memset(odds, 0, block / 2);
     *sum = 0;
     return odd != 0 ? NAN : 0;
   }
@@ -66,7 +75,10 @@ INLINE float round_block(const float *x, word count, word block, word bits, char
     if (bits == 8)
       memcpy(out + u, made, UNIT);
     else
-      for (word j = 0; j < UNIT; j++) out[u + place_of(4, j)] = made[j];
+      for (word j = 0; j < UNIT / 2; j++) {
+        out[u / 2 + j] = made[2 * j];
+        odds[u / 2 + j] = made[2 * j + 1];
+      }
   }
   *sum = all;
   return scale;
@@ -78,7 +90,9 @@ EXPORT(arrange_blocks)(const struct arrange_blocks *a, word t, word threads) {
     const word begin = q % blocks * block, count = least(block, a->k - begin);
     const float *x = a->x + q / blocks * a->x_step + begin;
     if (a->rounded) {
-      a->scales[q] = round_block(x, count, block, a->bits, a->rounded + q * block, a->sums + q);
+      const word k = blocks * block;
+      char *bytes = a->rounded + q / blocks * k + begin * a->bits / 8;
+      a->scales[q] = round_block(x, count, block, a->bits, bytes, bytes + k / 2, a->sums + q);
       continue;
     }
     float *out = a->reals + q * block;
@@ -136,9 +150,9 @@ INLINE void unit_of(const int bits, const char *const *rows, word at, ints out[W
 }
 
 /* s + the products of four numbers of each lane, of so many bits, with four bytes */
-INLINE ints dot(const int bits, ints s, ints w, int32_t x) {
+INLINE ints dot(const int bits, ints s, ints w, ints x) {
 #if defined(__AVX512VNNI__)
-  return (ints)_mm512_dpbusd_epi32((__m512i)s, (__m512i)w, _mm512_set1_epi32(x));
+  return (ints)_mm512_dpbusd_epi32((__m512i)s, (__m512i)w, (__m512i)x);
 #elif defined(__AVX512BW__) || defined(__AVX2__)
 #if defined(__AVX512BW__)
 #define OF(name, ...) (ints)_mm512_##name(__VA_ARGS__)
@@ -147,33 +161,34 @@ INLINE ints dot(const int bits, ints s, ints w, int32_t x) {
 #define OF(name, ...) (ints)_mm256_##name(__VA_ARGS__)
 #define V(a) ((__m256i)(a))
 #endif
-  const ints four = splat(x);
   if (bits == 4)  /* pairs of products have 16 bits */
-    return s + OF(madd_epi16, V(OF(maddubs_epi16, V(w), V(four))), V(splat(0x10001)));
-  const ints even = OF(srai_epi16, V(OF(slli_epi16, V(four), 8)), 8), odd = OF(srai_epi16, V(four), 8);
+    return s + OF(madd_epi16, V(OF(maddubs_epi16, V(w), V(x))), V(splat(0x10001)));
+  const ints even = OF(srai_epi16, V(OF(slli_epi16, V(x), 8)), 8), odd = OF(srai_epi16, V(x), 8);
   const ints low = w & 0x00ff00ff, high = OF(srli_epi16, V(w), 8);
   return s + OF(madd_epi16, V(low), V(even)) + OF(madd_epi16, V(high), V(odd));
 #undef OF
 #undef V
 #elif defined(__aarch64__)
-  const int8x16_t a = vreinterpretq_s8_s32((int32x4_t)w), b = vreinterpretq_s8_s32(vdupq_n_s32(x));
+  const int8x16_t a = vreinterpretq_s8_s32((int32x4_t)w), b = vreinterpretq_s8_s32((int32x4_t)x);
   return (ints)add_products((int32x4_t)s, a, b);
 #else
   for (int q = 0; q < 4; q++)
-    s += ((ints)((bits_t)w >> 8 * q) & 255) * (int32_t)(signed char)((uint32_t)x >> 8 * q);
+    s += ((ints)((bits_t)w >> 8 * q) & 255) * ((ints)((bits_t)x << (24 - 8 * q)) >> 24);
   return s;
 #endif
 }
 
 /* what is taken from the numbers of a block: its zero points */
+INLINE int32_t zero_of(const int bits, const struct block_product *a, word c, word b) {
+  const word step = ((a->k + a->block - 1) / a->block * bits + 7) / 8;
+  const uint8_t *row = a->zero + c * step;
+  return bits == 8 ? row[b] : row[b / 2] >> b % 2 * 4 & 15;
+}
+
 INLINE ints zeros_of(const int bits, const struct block_product *a, const word *columns, word b) {
   if (!a->zero) return splat(MIDDLE(bits));
-  const word step = ((a->k + a->block - 1) / a->block * bits + 7) / 8;
   ints zeros;
-  for (int i = 0; i < LANES; i++) {
-    const uint8_t *row = a->zero + columns[i] * step;
-    zeros[i] = bits == 8 ? row[b] : row[b / 2] >> b % 2 * 4 & 15;
-  }
+  for (int i = 0; i < LANES; i++) zeros[i] = zero_of(bits, a, columns[i], b);
   return zeros;
 }
 
@@ -227,8 +242,10 @@ INLINE void tile_of(const int bits, const int whole, const int high, const struc
           if (whole) {
             if (FLIP && bits == 8) w[j] ^= 0x80808080;
 #pragma GCC unroll 8
-            for (int i = 0; i < high; i++)
-              dots[i] = dot(bits, dots[i], w[j], word_at(x + i * k + at + 4 * j));
+            for (int i = 0; i < high; i++) {
+              const word place = bits == 8 ? at + 4 * j : at / 2 + j / 2 * 4 + j % 2 * (k / 2);
+              dots[i] = dot(bits, dots[i], w[j], splat(word_at(x + i * k + place)));
+            }
             continue;
           }
 #pragma GCC unroll 4
@@ -254,15 +271,168 @@ INLINE void tile_of(const int bits, const int whole, const int high, const struc
   }
 }
 
+/* -- dot products --------------------------------------------------------------------------------- */
+
+typedef int32_t ints_at __attribute__((vector_size(BYTES), aligned(1), may_alias));
+typedef float floats_at __attribute__((vector_size(BYTES), aligned(4), may_alias));
+
+/* the lanes of a vector that have these numbers */
+INLINE floats chosen(floats from, ints numbers) {
+#if defined(__clang__)
+  floats made;
+  for (int i = 0; i < LANES; i++) made[i] = from[numbers[i]];
+  return made;
+#else
+  return __builtin_shuffle(from, numbers);
+#endif
+}
+
+/* `count` numbers, or all of a vector, and zeros */
+INLINE ints some_of(const void *x, word count) {
+#if defined(__AVX512BW__)
+  return (ints)_mm512_maskz_loadu_epi32((1u << count) - 1, x);
+#else
+  if (count >= LANES) return *(const ints_at *)x;
+  ints made = {0};
+  memcpy(&made, x, count * sizeof(int32_t));
+  return made;
+#endif
+}
+
+/* the sums of all lanes of some vectors */
+INLINE void add_lanes(const int count, const floats *x, float *sums) {
+#if defined(__AVX512BW__)
+#define V(i) ((__m512)x[i])
+#define JOINED(kind, a, b) \
+  (_mm512_unpacklo_##kind(a, b) + _mm512_unpackhi_##kind(a, b))
+  if (count == 4) {
+    const __m512d a = (__m512d)JOINED(ps, V(0), V(1)), b = (__m512d)JOINED(ps, V(2), V(3));
+    const __m512 all = (__m512)_mm512_unpacklo_pd(a, b) + (__m512)_mm512_unpackhi_pd(a, b);
+    const __m256 half = _mm512_castps512_ps256(all) + _mm512_extractf32x8_ps(all, 1);
+    const __m128 four = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+    _mm_storeu_ps(sums, four);
+    return;
+  }
+#undef JOINED
+#undef V
+#endif
+  for (int v = 0; v < count; v++) {
+    float lanes[LANES];
+    memcpy(lanes, x + v, sizeof lanes);
+    for (int left = LANES / 2; left; left /= 2)
+      for (int i = 0; i < left; i++) lanes[i] += lanes[i + left];
+    sums[v] = lanes[0];
+  }
+}
+
+/* Sums of `high` rows and `wide` columns: a vector of the weights of each, times bytes of the rows,
+   by the scales of the blocks `numbers` of each lane. */
+INLINE void vectors_of(const int bits, const int high, const int wide, floats s[FEW][WIDE],
+                       const char *const *w, word at, const char *const *x, word half,
+                       floats by[FEW][WIDE], ints numbers) {
+#pragma GCC unroll 4
+  for (int v = 0; v < wide; v++) {
+    const ints whole = *(const ints_at *)(w[v] + at);
+    const ints low = bits == 8 ? FLIP ? whole ^ 0x80808080 : whole : whole & 0x0f0f0f0f;
+    const ints upper = (ints)((bits_t)whole >> 4) & 0x0f0f0f0f;
+#pragma GCC unroll 8
+    for (int i = 0; i < high; i++) {
+      ints dots = dot(bits, splat(0), low, *(const ints_at *)(x[i] + at));
+      if (bits == 4) dots = dot(bits, dots, upper, *(const ints_at *)(x[i] + half + at));
+      s[i][v] += reals(dots) * chosen(by[i][v], numbers);
+    }
+  }
+}
+
+/* `high` rows, which are all, times `wide` columns from c on; `ahead`: later ones are asked for */
+INLINE void dots_of(const int bits, const int high, const int wide, const struct block_product *a,
+                    word c, int ahead) {
+  const word block = a->block, blocks = (a->k + block - 1) / block, k = blocks * block;
+  const word step = block * bits / 8, size = blocks * step;
+  const int shift = __builtin_ctzl(block);  /* of a number's place to that of its block */
+  const char *w[WIDE], *x[FEW], *next = (const char *)a->w + (c + wide) * size + AHEAD;
+  floats s[FEW][WIDE], scaled[FEW][WIDE];
+#pragma GCC unroll 8
+  for (int i = 0; i < high; i++) {
+    x[i] = a->rounded + i * k;
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) s[i][v] = (floats){0};
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < wide; v++) w[v] = (const char *)a->w + (c + v) * size;
+  for (word b = 0; b < blocks; b += LANES) {
+    const word count = least(LANES, blocks - b), end = least(b + LANES, blocks) * step;
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) {
+      const floats by = (floats)some_of(a->scale + (c + v) * blocks + b, count);
+      floats zeros = reals(splat(FLIP && bits == 8 ? 0 : MIDDLE(bits)));
+      if (a->zero)
+        for (int i = 0; i < count; i++) zeros[i] += zero_of(bits, a, c + v, b + i) - MIDDLE(bits);
+#pragma GCC unroll 8
+      for (int i = 0; i < high; i++) {
+        const word at = i * blocks + b;
+        scaled[i][v] = by * (floats)some_of(a->scales + at, count);
+        s[i][v] -= scaled[i][v] * (zeros * reals(some_of(a->sums + at, count)));
+      }
+    }
+    ints places;  /* of the first numbers of the lanes */
+    for (int i = 0; i < LANES; i++) places[i] = i * 32 / bits;
+    word at = b * step;
+    for (; at + BYTES <= end; at += BYTES, places += BYTES * 8 / bits) {
+      if (ahead)  /* one after another, as memory likes best */
+#pragma GCC unroll 4
+        for (int v = 0; v < wide; v++)
+          for (int j = 0; j < BYTES; j += 64)
+            __builtin_prefetch(next + wide * at + v * BYTES + j, 0, 2);
+      vectors_of(bits, high, wide, s, w, at, x, k / 2, scaled, places >> shift);
+    }
+    if (at < end) {  /* behind the last row is no memory */
+      char bytes[WIDE][BYTES] = {0}, rows[FEW][2 * BYTES] = {0};
+      const char *some[WIDE], *few[FEW];
+      for (int v = 0; v < wide; v++) some[v] = memcpy(bytes[v], w[v] + at, end - at);
+      for (int i = 0; i < high; i++) {
+        few[i] = memcpy(rows[i], x[i] + at, end - at);
+        if (bits == 4) memcpy(rows[i] + BYTES, x[i] + k / 2 + at, end - at);
+      }
+      vectors_of(bits, high, wide, s, some, 0, few, BYTES, scaled, places >> shift);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < high; i++) {
+    float sums[WIDE], *out = a->out + i * a->out_step + c;
+    add_lanes(wide, s[i], sums);
+    for (int v = 0; v < wide; v++) out[v] = sums[v] + (a->bias ? a->bias[c + v] : 0);
+  }
+}
+
+/* up to FEW rows times some columns */
+INLINE void dots_from(const int bits, const int high, const struct block_product *a, word c, word end) {
+  for (; c + WIDE <= end; c += WIDE) dots_of(bits, high, WIDE, a, c, 1);
+  for (; c < end; c++) dots_of(bits, high, 1, a, c, 0);
+}
+
+static void few_rows(const struct block_product *a, word c, word end) {
+  if (a->bits == 4 && a->m == 1)
+    dots_from(4, 1, a, c, end);
+  else if (a->bits == 4)
+    dots_from(4, FEW, a, c, end);
+  else if (a->m == 1)
+    dots_from(8, 1, a, c, end);
+  else
+    dots_from(8, FEW, a, c, end);
+}
+
 static void columns_of(const struct block_product *a, word c) {
+  if (a->rounded && !(a->block & (a->block - 1)) && a->m <= FEW) {
+    few_rows(a, c, least(c + LANES, a->n));
+    return;
+  }
   for (word r = 0; r < a->m;) {
     const word rest = a->m - r;
     const int ahead = !r, whole = a->rounded != 0;
 #define TILES(bits, whole)                                                                     \
-  if (HIGH == 8 && rest >= 8)                                                                  \
-    tile_of(bits, whole, HIGH, a, r, c, ahead), r += 8;                                        \
-  else if (rest >= 4)                                                                          \
-    tile_of(bits, whole, 4, a, r, c, ahead), r += 4;                                           \
+  if (rest >= HIGH)                                                                            \
+    tile_of(bits, whole, HIGH, a, r, c, ahead), r += HIGH;                                     \
   else if (rest >= 2)                                                                          \
     tile_of(bits, whole, 2, a, r, c, ahead), r += 2;                                           \
   else                                                                                         \

@@ -38,6 +38,8 @@ _ATTENTION = "scaled_dot_product_attention"
 _OF_SEQUENCES = ("sequence_pad", "sequence_unpad", "sequence_mask", "sequence_length")
 """Operators that treat the tokens of a run like whole sequences."""
 _AXES = ("axis", "axes", "begin_norm_axis")
+ACROSS_TOKENS = (_ATTENTION, "cache_append", "positions", "rotary_embedding", *_OF_SEQUENCES)
+"""Operators of a step that look at several of its tokens, or at where a token is among them."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ...framework.passes.prune import prune
 from ...framework.runtime.feeding import Feeder
 from ...framework.runtime.initialize import PERSISTENT
 from ...framework.runtime.net import Net
+from .last_tokens import of_last_tokens
 from .one_step import Cache, one_step
 
 _ROOM = 64
@@ -100,6 +101,13 @@ class Stepper:
         self._device = device
         self._place = device or scope.place
         self._net = Net.create(self.step.net)
+        self._last = f"{self.ids}.last"
+        # Reads prompts; of all other runs `_net` scores the only token.
+        self._reading = (
+            Net.create(of_last_tokens(self.step, self.ids, self.scores, self._last))
+            if self.step.blocks
+            else self._net
+        )
         self._work = Scope(parent=scope)
         self._first: Mapping[str, tuple[Any, Any]] = {}
         self._copies = 1
@@ -255,15 +263,17 @@ class Stepper:
                 tokens[row, : len(prompt)] = prompt
             self._make_room(max(width, lengths.max() + more))
             # What lies behind a short prompt is not seen, and its next tokens write over it.
-            scores = self._run(tokens)[rows, lengths - 1]
+            ends = lengths - 1 + (rows * width if self.step.packed else 0)
+            self._work.var(self._last).set(ends.reshape(-1, 1, *[1] * (not self.step.packed)))
+            scores = self._run(tokens, self._reading)
             self._past += lengths
-            return self._checked(scores)
+            return self._checked(scores[:, 0])
         self._make_room(lengths.max() + more)
         result: Any = None
         for time in range(lengths.max()):
             reading = lengths > time
             tokens = [prompt[min(time, len(prompt) - 1)] for prompt in prompts]
-            scores = self._run(np.array(tokens)[:, None])[:, 0]
+            scores = self._run(np.array(tokens)[:, None], self._net)[:, 0]
             result = scores.copy() if result is None else result
             result[reading] = scores[reading]
             self._take_over(reading)
@@ -273,12 +283,12 @@ class Stepper:
         """Give each hypothesis its next token; see `read`. Scores are valid until the next run."""
         tokens = np.asarray(tokens, np.int64)
         self._make_room(1)
-        scores = self._run(tokens[:, None])[:, 0]
+        scores = self._run(tokens[:, None], self._net)[:, 0]
         self._take_over(np.ones(len(tokens), bool))
         return self._checked(scores)
 
-    def _run(self, tokens: np.ndarray) -> np.ndarray:
-        """Scores [hypotheses, steps, kinds] of tokens [hypotheses, steps]."""
+    def _run(self, tokens: np.ndarray, net: Net) -> np.ndarray:
+        """Scores [hypotheses, steps or 1, kinds] of tokens [hypotheses, steps]."""
         rows, steps = tokens.shape
         variable = self._work.var(self.ids)
         if not self.step.packed:
@@ -289,9 +299,9 @@ class Stepper:
             variable.set(tokens.reshape(-1), dtype=self._dtype)
         if self.step.past:
             self._work.var(self.step.past).set(self._past)
-        self._net.run(self._work, self._context)
+        net.run(self._work, self._context)
         scores = to_host(self._work.get(self.scores).array)
-        return scores.reshape(rows, steps, -1)
+        return scores.reshape(rows, steps if net is self._net else 1, -1)
 
     def _checked(self, scores: np.ndarray) -> np.ndarray:
         if np.isnan(scores).any():

@@ -14,7 +14,8 @@ from opscope.operators.base import nbits
 from opscope.testing import Case, OpTest
 
 RNG = np.random.default_rng(0)
-SIZES = [(1, 32, 1), (1, 200, 37), (3, 64, 16), (7, 96, 50), (15, 300, 33), (9, 512, 64)]
+SIZES = [(1, 32, 1), (1, 200, 37), (2, 600, 21), (3, 64, 16), (7, 96, 50), (15, 300, 33)]
+SIZES += [(9, 512, 64)]
 
 
 def weights(depth: int, columns: int, bits: int, block: int, zeros: bool) -> dict[str, np.ndarray]:
@@ -54,7 +55,7 @@ def product(libraries: str, bits: int, int8_x: bool, **given: np.ndarray) -> np.
         return b.run(scope, feed=given, fetch=["out"], need_backward=False)["out"]
 
 
-@pytest.mark.parametrize("bits, block", [(4, 32), (4, 64), (8, 32), (8, 128), (4, 16)])
+@pytest.mark.parametrize("bits, block", [(4, 32), (4, 64), (8, 32), (8, 96), (8, 128), (4, 16)])
 @pytest.mark.parametrize("m, k, n", SIZES)
 def test_native_loops_and_numpy_agree(m: int, k: int, n: int, bits: int, block: int) -> None:
     x = RNG.normal(size=(m, k)).astype("f4")

@@ -18,6 +18,7 @@ from opscope.framework.base.errors import (
 )
 from opscope.framework.base.sequence import Sequences
 from opscope.python_api.generate.generation import Generator, Hypothesis, log_softmax
+from opscope.python_api.generate.last_tokens import of_last_tokens
 from opscope.python_api.generate.stepping import Stepper
 
 V, E, H = 5, 4, 6
@@ -190,6 +191,32 @@ def test_tokens_read_from_caches_equal_the_whole_net(kind, packed):
         total += log_softmax(last(b, scope, packed, row))[token]
         row.append(token)
     assert best.log_prob == pytest.approx(total)
+
+
+def test_prompts_are_scored_at_their_ends_alone():
+    b, scope = transformer("learned", packed=False)
+    stepper = Generator(b, scope).stepper
+    net = of_last_tokens(stepper.step, "ids", "scores", "ends")
+    kinds = [op.type for op in net.ops]
+    behind = len(kinds) - kinds[::-1].index("scaled_dot_product_attention")
+    # What attention gives, and what is added to it; products and norms follow.
+    assert kinds[behind:].count("gather_nd") == 2 == kinds.count("gather_nd")
+    stepper.start(2)
+    stepper.read([np.arange(5), np.arange(3)])
+    assert stepper._work.get("scores").array.shape == (2, 1, V)
+
+
+def test_scores_may_be_what_attention_gives():
+    b, scope = NetBuilder("attention"), Scope()
+    x = b.embedding(b.input("ids", [-1, -1], "int64"), [V, V], init=WIDE)
+    b.scaled_dot_product_attention(x, x, x, causal=True, name="scores")
+    b.initialize(scope)
+    stepper = Generator(b, scope).stepper
+    stepper.start(2)
+    rows = [[1, 2, 3, 4], [3, 0]]
+    scores = stepper.read([np.array(row) for row in rows])
+    for one, row in zip(scores, rows, strict=True):
+        np.testing.assert_allclose(one, last(b, scope, False, row), rtol=1e-5)
 
 
 @pytest.mark.parametrize("packed", [False, True])
