@@ -32,6 +32,7 @@ def quantize_weights(
     weights: str = "q4",
     *,
     block: int = BLOCK,
+    int8_x: bool = True,
     outputs: Iterable[str] | None = None,
 ) -> Loaded:
     """A net in inference form whose products with matrices read these in blocks of 4 or 8 bits.
@@ -39,14 +40,15 @@ def quantize_weights(
         small = opscope.quantize_weights(b, scope, "q4")
         print(opscope.Generator(small).greedy([[3]], 6))
 
-    What such a product reads is rounded as well, each block of a row to 127 steps of its largest
-    size. Embeddings, and matrices with fewer rows than a block, stay as they are.
+    Embeddings, and matrices with fewer rows than a block, stay as they are.
 
     Args:
         net: a NetBuilder, a Net, its description, or what `opscope.load` returns; it stays as it
             is. scope: holds the values; by default the scope of a loaded net.
         weights: `q4` or `q8`; see `opscope.operators.base.nbits.to_blocks` for the scales.
         block: elements of a block, a multiple of 32.
+        int8_x: whether what such a product reads is rounded as well, each block of a row to 127
+            steps of its largest size; this is faster.
         outputs: names of variables; by default the results of the net.
 
     Returns:
@@ -59,7 +61,7 @@ def quantize_weights(
     held: Any = scope if scope is not None else getattr(net, "scope", None)
     form = inference_form(op_list_of(net), outputs, use="quantize_weights")
     values = persistent_values(form.net, held)
-    return in_blocks(form.net, values, weights, block).as_loaded(form.outputs)
+    return in_blocks(form.net, values, weights, block, int8_x).as_loaded(form.outputs)
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,19 @@ class InBlocks:
         return loaded(net, self.arrays, None, train=False)
 
 
-def in_blocks(net: OpList, arrays: Mapping[str, np.ndarray], weights: str, block: int) -> InBlocks:
+def in_blocks(
+    net: OpList,
+    arrays: Mapping[str, np.ndarray],
+    weights: str,
+    block: int,
+    int8_x: bool = True,
+) -> InBlocks:
     """See `quantize_weights`; of a net in plain operators, with all its values."""
     if weights not in FORMS:
         raise AttributeTypeError(f"weights are one of {', '.join(FORMS)}, not {weights!r}")
     if not isinstance(block, int) or block < 32 or block % 32:
         raise AttributeTypeError(f"a block has 32, 64, 96, ... elements, not {block!r}")
-    writer = _Writer(net, arrays, weights, block)
+    writer = _Writer(net, arrays, weights, block, int8_x)
     made = net.copy()
     made.ops = [writer.product(op) or op for op in net.ops]
     if not writer.products:
@@ -108,7 +116,12 @@ class _Writer:
     """
 
     def __init__(
-        self, net: OpList, arrays: Mapping[str, np.ndarray], weights: str, block: int
+        self,
+        net: OpList,
+        arrays: Mapping[str, np.ndarray],
+        weights: str,
+        block: int,
+        int8_x: bool,
     ) -> None:
         declared = {var.name: var for var in net.vars}
         written = {name for op in net.ops for name in op.output_names()}
@@ -117,7 +130,7 @@ class _Writer:
             for name, array in arrays.items()
             if name not in written and declared[name].view is None
         }
-        self._form, self._block = weights, block
+        self._form, self._block, self._int8_x = weights, block, int8_x
         self._made: dict[tuple[str, bool], tuple[str, str]] = {}
         self.vars: list[Any] = []
         self.arrays: dict[str, np.ndarray] = {}
@@ -144,7 +157,7 @@ class _Writer:
             inputs["bias"] = op.inputs["b"]
         (out,) = op.outputs["out"]
         self.products[out] = node.type
-        attrs = {"bits": FORMS[self._form], "int8_x": True}
+        attrs = {"bits": FORMS[self._form], "int8_x": self._int8_x}
         return make_op("matmul_nbits", inputs, {"out": out}, attrs, source=node.source)
 
     @staticmethod

@@ -249,6 +249,8 @@ def _session(model: bytes | str) -> Callable[[list[str], Any], list[Any]]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
+    # By default it rounds to 8 bits what is multiplied with weights in blocks: that is no error.
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     providers = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(model, options, providers=providers)
     return session.run

@@ -34,6 +34,7 @@ class Graph:
 
     Attributes:
         arrays: name -> array: initializers.
+        nibbles: those of them that are bytes of two numbers of 4 bits each -> the shape of these.
         metadata: key -> text of the model.
         message: the graph's message, without initializers.
     """
@@ -42,6 +43,7 @@ class Graph:
         self.opset = opset if around is None else around.opset
         self.message = pb.GraphProto(name=name)
         self.arrays: dict[str, np.ndarray] = {}
+        self.nibbles: dict[str, tuple[int, ...]] = {}
         self.metadata: dict[str, str] = {}
         self._around = around
         self._names: set[str] = around._names if around else set()
@@ -117,6 +119,15 @@ class Graph:
         self.root.arrays[name] = array
         if key is not None:
             self._known[key] = name
+        return name
+
+    def four_bits(self, value: np.ndarray, name: str) -> str:
+        """The name of an initializer of numbers of 4 bits (UINT4), given as bytes up to 15."""
+        flat = value.reshape(-1)
+        flat = np.concatenate((flat, np.zeros(flat.size % 2, np.uint8)))
+        name = self.unique(name)
+        self.root.arrays[name] = flat[::2] | flat[1::2] << 4
+        self.root.nibbles[name] = value.shape
         return name
 
     def ints(self, *values: int) -> str:

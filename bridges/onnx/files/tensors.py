@@ -199,23 +199,30 @@ def _external(tensor: pb.TensorProto, folder: str, wanted: int, what: str) -> by
         raise FormatError(f"{what}: external data: {path}: {error.strerror}") from None
 
 
-def from_array(array: np.ndarray, name: str = "", *, data: bool = True) -> pb.TensorProto:
+def from_array(
+    array: np.ndarray,
+    name: str = "",
+    *,
+    data: bool = True,
+    nibbles: tuple[int, ...] | None = None,
+) -> pb.TensorProto:
     """A message of an array.
 
     Args:
         array: numbers, or an object array of `str`.
         name: of the tensor.
+        nibbles: the shape of numbers of 4 bits, of which each byte of the array holds two.
         data: whether the bytes go into the message; False leaves them to `external_data`.
 
     Raises:
         FormatError: ONNX has no such elements.
     """
-    tensor = pb.TensorProto(name=name, dims=array.shape)
+    tensor = pb.TensorProto(name=name, dims=array.shape if nibbles is None else nibbles)
     if array.dtype == object:
         tensor.data_type = _TYPES.STRING
         tensor.string_data.extend(str(text).encode() for text in array.reshape(-1))
         return tensor
-    tensor.data_type = number_of(array.dtype)
+    tensor.data_type = number_of(array.dtype) if nibbles is None else _TYPES.UINT4
     if data:
         tensor.raw_data = bytes(array_bytes(array))
     return tensor

@@ -34,7 +34,7 @@ def model_bytes(graph: Graph, description: str = "") -> bytes:
         raise SaveError("ONNX: arrays of more than 2 GiB must lie in a file of their own")
     model = graph.model(description)
     for name, array in graph.arrays.items():
-        model.graph.initializer.append(from_array(array, name))
+        model.graph.initializer.append(from_array(array, name, nibbles=graph.nibbles.get(name)))
     return model.SerializeToString(deterministic=True)
 
 
@@ -87,7 +87,7 @@ def _write_beside(path: str, graph: Graph, description: str) -> str:
         at = 0
         for name, array in graph.arrays.items():
             outside = array.nbytes > _SMALL and array.dtype != object
-            tensor = from_array(array, name, data=not outside)
+            tensor = from_array(array, name, data=not outside, nibbles=graph.nibbles.get(name))
             if outside:
                 file.write(b"\0" * (-at % _ALIGNED))
                 at += -at % _ALIGNED

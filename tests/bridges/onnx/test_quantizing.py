@@ -11,6 +11,7 @@ import pytest
 import opscope
 from opscope import NetBuilder, Scope
 from opscope.bridges.inference.form import ExportError
+from opscope.bridges.onnx.files.reading import read_model
 from opscope.framework.base.errors import AttributeTypeError
 
 RNG = np.random.default_rng(0)
@@ -90,6 +91,39 @@ def test_weights_in_blocks(
     for report in reports:
         assert (report.products, report.left, report.form) == (2, 0, weights)
         assert all(0 < layer.error < error for layer in report.layers)
+
+
+@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize("weights, block", [("q8", 32), ("q4", 32), ("q4", 96)])
+def test_weights_in_blocks_of_standard_operators(
+    weights: str, block: int, external: bool, tmp_path: Path
+) -> None:
+    b, scope, path = NetBuilder("standard"), Scope(), str(tmp_path / "made.onnx")
+    x = b.fc(b.input("x", [-1, 301]), size=133, activation="relu")
+    b.fc(x, size=5, bias=False, name="y")
+    b.initialize(scope)
+    small = opscope.quantize_weights(b, scope, weights, block=block, int8_x=False)
+    opscope.to_onnx(small, path, opset=21, external=external)
+    feed = {"x": np.random.default_rng(2).normal(size=(3, 301)).astype("f4")}
+    wanted = small.predict(feed, "y")["y"]
+    assert abs(wanted - b.predict(feed, "y", scope=scope)["y"]).max() > 0
+    file = read_model(path)
+    nodes = file.model.graph.node
+    assert {node.domain for node in nodes} == {""}
+    assert [node.op_type for node in nodes].count("DequantizeLinear") == 2
+    bits = 4 if weights == "q4" else 8
+    numbers = 301 * 133 * bits / 8
+    held = sum(one.stat().st_size for one in tmp_path.iterdir())
+    assert numbers < held < 1.6 * numbers
+    model = opscope.from_onnx(path)
+    assert [op.type for op in model.op_list().ops].count("matmul_nbits") == 2
+    np.testing.assert_allclose(model.run(feed)["y"], wanted, rtol=1e-5, atol=1e-5)
+    runtime = pytest.importorskip("onnxruntime")
+    options = runtime.SessionOptions()
+    # Else it rounds what is multiplied with 4 bits.
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+    session = runtime.InferenceSession(path, options)
+    np.testing.assert_allclose(session.run(None, feed)[0], wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_refuses(nets: dict[str, Path], tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
-from .....operators.base.nbits import elements
+from .....operators.base.nbits import elements, middle, unpacked
 from ..emission import Emission, emits
 from .conv import window_attributes
 
@@ -54,16 +56,52 @@ def matmul_nbits(e: Emission) -> None:
     columns, _, size = e.shape("w")
     bits = e.attrs["bits"]
     block = elements(size, bits)
+    if e.dtype("x") != np.float32:
+        e.refuse("runtimes have weights in blocks for float32 alone")
+    # What rounds the first factor has no standard form.
+    if e.graph.opset >= _BLOCKS and not e.attrs["int8_x"] and _are_constant(e):
+        _dequantized_product(e, block)
+        return
     if block < 16 or block & (block - 1):
         e.refuse(f"MatMulNBits has blocks of 16, 32, 64, ... elements, not {block}")
-    if e.dtype("x") != np.float32:
-        e.refuse("runtimes have MatMulNBits for float32 alone")
     given = (e[slot] for slot in ("x", "w", "scale"))
     how = {"K": e.shape("x")[-1], "N": columns, "bits": bits, "block_size": block}
     # 4: the first factor may become integers; 1: it stays float32.
     how["accuracy_level"] = 4 if e.attrs["int8_x"] else 1
     more = e.get("zero"), None, e.get("bias")
     e.set("out", e.node("MatMulNBits", *given, *more, domain="com.microsoft", **how))
+
+
+_BLOCKS = 21
+"""The first opset whose DequantizeLinear has a `block_size`."""
+
+
+def _are_constant(e: Emission) -> bool:
+    slots = ("w", "scale", "zero") if e.has("zero") else ("w", "scale")
+    return all(e.array(slot) is not None for slot in slots)
+
+
+def _dequantized_product(e: Emission, block: int) -> None:
+    """MatMul with a matrix [K, N] of DequantizeLinear, each column in blocks."""
+    bits, depth = e.attrs["bits"], e.shape("x")[-1]
+    w, scale, zero = (cast("np.ndarray", e.array(slot)) for slot in ("w", "scale", "zero"))
+    columns, blocks = scale.shape
+    whole = unpacked(np, w, bits).reshape(columns, -1)[:, :depth].T
+    zeros = np.full((blocks, columns), middle(bits), np.uint8)
+    if e.has("zero"):
+        zeros = unpacked(np, zero, bits)[:, :blocks].T
+    (name,) = e.op.inputs["w"]
+
+    def constant(numbers: np.ndarray, name: str) -> str:
+        if bits == 4:
+            return e.graph.four_bits(numbers, name)
+        return e.graph.constant(np.ascontiguousarray(numbers), name)
+
+    given = constant(whole, name), e.graph.constant(scale.T.copy(), f"{name}.scale")
+    zero_name = constant(zeros, f"{name}.zero")
+    matrix = e.node("DequantizeLinear", *given, zero_name, axis=0, block_size=block)
+    product = e.node("MatMul", e["x"], matrix)
+    e.set("out", e.node("Add", product, e["bias"]) if e.has("bias") else product)
 
 
 @emits("quantize_linear")
