@@ -314,8 +314,11 @@ def _joined(tasks: Sequence[ParallelTask]) -> ParallelTask | None:
 def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     """One call that runs the tasks in this order, of which the last may have a check."""
     joined = tasks[0] if len(tasks) == 1 else _joined(tasks)
-    if joined is not None:
-        return joined
+    return joined or in_a_row(tasks)
+
+
+def in_a_row(tasks: Sequence[ParallelTask]) -> ParallelTask:
+    """As `run_together`, never in blocks of rows: for tasks that become part of a longer list."""
     items = tuple([item for task in tasks for item in task.items])
     work = sum([task.work for task in tasks])
     memory = [task.memory for task in tasks]

@@ -131,6 +131,8 @@ def recurrent_shape(s: ShapeArgs) -> None:
         steps = list(range(schedule.steps))
     else:  # steps of one size are alike; shapes are linear in between
         steps = [0, schedule.steps - 1] if schedule.steps else []
+        if steps and schedule.sizes[0] == schedule.sizes[-1]:
+            steps = steps[:1]
     inferred = [known.infer(step_index, int(schedule.sizes[step_index])) for step_index in steps]
     specs, inner = inferred[0] if inferred else known.infer_empty()
     for name, link in zip(s.op.outputs.get("out", ()), step.outputs, strict=True):

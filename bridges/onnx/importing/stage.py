@@ -608,10 +608,7 @@ class Lowering:
                 self._writers[name] = len(self._ops) - 1
                 results.append(Value(name, *self._specs[name]))
         for at in range(len(finals), len(results)):
-            steps: Any = {} if isinstance(loop.steps, Dim) else {"steps": loop.steps}
-            batch = call.op("sequence_pad", results[at], **steps)
-            batch.shape = (loop.rows, loop.steps, *batch.shape[2:])  # offsets come with a run
-            self._specs[batch.name] = batch.shape, batch.dtype
+            batch = self._batch(call, results[at], loop)
             if loop.rows == 1:
                 results[at] = call.reshape(batch, [loop.steps, 1, *batch.shape[2:]])
             else:
@@ -620,6 +617,19 @@ class Lowering:
             if name:
                 self._values[name] = value
         return True
+
+    def _batch(self, call: Call, rows: Value, loop: Loop) -> Value:
+        """The results of all rounds, sequence after sequence, as [N, T, ...]."""
+        sizes = loop.rows, loop.steps
+        varying = [isinstance(size, Dim) for size in sizes]
+        # All are as long. As many rows as sequences would still count as these.
+        if not all(varying) and (varying[1] or loop.steps > 1):
+            return call.reshape(rows, [*sizes, *rows.shape[1:]])
+        steps: Any = {} if isinstance(loop.steps, Dim) else {"steps": loop.steps}
+        batch: Value = call.op("sequence_pad", rows, **steps)
+        batch.shape = (*sizes, *batch.shape[2:])  # offsets come with a run
+        self._specs[batch.name] = batch.shape, batch.dtype
+        return batch
 
     def _body_of(self, graph: Graph, loop: Loop) -> Body | None:
         """The body of a loop, lowered for one round; None where a net cannot hold all of it."""

@@ -211,7 +211,8 @@ def lists_of_items(
 
     Nothing is checked: the items are functions and arguments that were bound before.
     """
-    words = np.array(list(chain.from_iterable(items)), np.int64).reshape(-1, 2)
+    numbers = chain.from_iterable(chain.from_iterable(items))
+    words = np.fromiter(numbers, np.int64).reshape(-1, 2)
     counts = np.fromiter(map(len, items), np.int64, len(items))
     lists: Any = np.zeros(len(items), _layout(library.file, "opscope_alone").type)
     lists["count"], lists["work"] = counts, work

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from ...base.scope import Scope
 from ...base.sizes.shape import ArraySpec, Levels
 from ...fusion.rows.row_copies import copy_call, fill_call, take_call
+from ...fusion.team import in_a_row, task_of
 from ...ir.kernel_args import Call
 from .analysis import given_at
 from .boundary import BoundaryStates, Memories, initial_call
@@ -28,6 +30,9 @@ from .store import (
     WholeArray,
     row_of,
 )
+
+TOGETHER = 16
+"""Steps that lists of calls have as one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,26 +70,25 @@ def bind_loop(
     live_out = _step_live_out(context)
     known |= _reserved(context, known, live_out)
     nested = about.nested
-    # Frames of an earlier batch serve where they are bound to arrays of the arena alone.
+    # Steps of an earlier batch serve where they are bound to arrays of the arena alone.
     reusable = about.key is not None and live_out <= known.keys() and not nested
     scopes = _step_scopes(context, nested)
     binder = _StepBinder(context, known, live_out, scopes)
-    by_step: list[list[Call]] = []
+    calls = [*opening.calls, *sums.first_calls()]
+    spans = _runs(context.slots.sizes)
+    if not reusable or memories.copies or sums:  # each step has more to do
+        spans = [range(step, step + 1) for step in range(binding.schedule.steps)]
     # In ascending order, also where a reverse net runs the other way: `PerStepArrays` grow step by
     # step.
-    for step in range(binding.schedule.steps):
-        operators = binder.reused(step) if reusable else binder.bind(step)
-        by_step.append(
-            [
-                *_initial_calls(context, known, states, step),
-                *operators,
-                *_ending_calls(context, known, memories, states, step),
-                *sums.calls(step, known),
-            ]
-        )
-    calls = [*opening.calls, *sums.first_calls()]
-    for step in binding.order:
-        calls += by_step[step]
+    bound = [binder.reused(span) if reusable else binder.bind(span.start) for span in spans]
+    context.arena.trim()
+    way = -1 if binding.step.reverse else 1
+    for span, operators in list(zip(spans, bound, strict=True))[::way]:
+        first, last = span[::way][0], span[::way][-1]
+        calls += _initial_calls(context, known, states, first)
+        calls += operators
+        calls += _ending_calls(context, known, memories, states, last)
+        calls += sums.calls(last, known)
     calls += sums.last_calls()
     if context.xp is not np:
         from ...fusion.cuda.device_lists import in_row_lists  # without a GPU it is not needed
@@ -147,14 +151,38 @@ class _StepBinder:
         self.values = values
         self.offsets: list[Mapping[str, Levels]] = []
 
-    def reused(self, step: int) -> list[Call]:
-        """The step's operators as they were bound for an earlier batch, or bound now."""
-        context = self._context
-        frames = self._context.arena.frames
-        # Without gaps both forms of a value are one memory, so a step is bound to other arrays
-        # then.
-        key = (context.slots.gapless, step, context.slots.sizes[step])
-        return frames.get_or_make(key, lambda: self.bind(step))
+    def reused(self, span: range) -> list[Call]:
+        """The operators of steps with one number of rows, in the order in which they run, as they
+        were bound for an earlier batch, or are bound now."""
+        arena, slots = self._context.arena, self._context.slots
+        # Without gaps both forms of a value are one memory: steps are bound to other arrays then.
+        known = arena.frames.get_or_make((slots.gapless, slots.sizes[span.start]), dict)
+        parts: list[list[Call]] = []
+        at = span.start
+        while at < span.stop:
+            # Long sequences of many lengths share most of their steps.
+            whole = at % TOGETHER == 0 and at + TOGETHER <= span.stop
+            part = range(at, at + (TOGETHER if whole else 1))
+            if part not in known:
+                known[part] = self._in_few(known, part)
+            parts.append(known[part])
+            at = part.stop
+        if self._context.step.reverse:
+            parts.reverse()
+        return [call for part in parts for call in part]
+
+    def _in_few(self, known: dict[range, list[Call]], part: range) -> list[Call]:
+        """The calls of some steps, which each batch puts into a list anew, as one where they can
+        be."""
+        if len(part) == 1:
+            calls = self.bind(part.start)
+        else:
+            order = part[::-1] if self._context.step.reverse else part
+            calls = [call for step in order for call in self.reused(range(step, step + 1))]
+        tasks = [one for call in calls if (one := task_of(call)) and one.check is None]
+        # Those that all go by rows may become blocks of rows with what is around them.
+        plain = any([task.rows is None for task in tasks])
+        return [in_a_row(tasks)] if plain and len(tasks) == len(calls) > 1 else calls
 
     def bind(self, step: int) -> list[Call]:
         """The step's operators, bound to its rows."""
@@ -199,6 +227,13 @@ class _StepBinder:
             if value is None:
                 value = self.values[name] = PerStepArrays([])
             value.arrays.append(self._context.xp.empty(*spec))
+
+
+def _runs(sizes: Sequence[int]) -> list[range]:
+    """The steps, those together that have the same number of rows: within them no sequence begins
+    or ends."""
+    lengths = [len(list(run)) for _, run in groupby(sizes)]
+    return [range(*ends) for ends in pairwise(accumulate(lengths, initial=0))]
 
 
 def _initial_calls(
@@ -264,6 +299,9 @@ class StepSums:
                 # index for each step.
                 gathered = self._xp.empty(total.shape, total.dtype)
             self._sums.append(_StepSum(name, gathered, total, track))
+
+    def __len__(self) -> int:
+        return len(self._sums)
 
     def first_calls(self) -> list[Call]:
         """Before the loop: sums begin with zero."""

@@ -218,8 +218,8 @@ class Arena(Held):
         self.fixed = list(fixed)
         self.scratch = ScratchPool(place.xp)
         self.state = RunState(place)
-        self.frames: BoundedCache[Any, list[Callable[[], Any]]] = BoundedCache(
-            _MOST_STEPS, nbytes=lambda calls: OPERATOR_BYTES * len(calls)
+        self.frames: BoundedCache[Any, dict[range, list[Callable[[], Any]]]] = BoundedCache(
+            nbytes=lambda steps: OPERATOR_BYTES * sum(map(len, steps.values()))
         )
         self.prepared = Prepared()
         self._xp = place.xp
@@ -240,6 +240,15 @@ class Arena(Held):
         if array is None or array.shape != spec[0] or array.dtype != spec[1]:
             array = self._arrays[key] = self._xp.empty(*spec)
         return array
+
+    def trim(self) -> None:
+        """Let go of bound steps of the numbers of rows that came least recently, where there are
+        too many."""
+        count = 0
+        for key, steps in reversed(self.frames.items()):
+            if count + len(steps) > _MOST_STEPS and count:
+                self.frames.give_up(key)
+            count += len(steps)
 
     @property
     def nbytes(self) -> int:

@@ -13,6 +13,7 @@ from opscope.framework.base.context import OpContext
 from opscope.framework.base.options.settings import Options
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import make_schedule, offsets_of
+from opscope.framework.loops.recurrent import loop, store
 from opscope.framework.loops.recurrent import net as recurrent_net
 from opscope.framework.loops.recurrent.boundary import (
     bind_links,
@@ -372,11 +373,59 @@ def test_frames_of_an_earlier_batch_serve_again(bind: Bind) -> None:
         memories = bind_memories(context, links.values)
         before = bind_once(context, context.analysis.phases.pre, memories.values)
         bind_loop(context, before.values, memories, states)
-        return dict(context.arena.frames.items())
+        known = context.arena.frames.items()
+        return {(key, part.start): calls for key, parts in known for part, calls in parts.items()}
 
     first, second = bound(), bound()
-    assert list(first) == [(False, step, size) for step, size in enumerate(SIZES)]
+    assert list(first) == [((False, size), step) for step, size in enumerate(SIZES)]
     assert all(first[key] is second[key] for key in first)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_lengths_share_their_bound_steps(
+    reverse: bool, bind: Bind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = Net.create(booted(reverse=reverse))
+    scope = Scope()
+    most = 3 * loop.TOGETHER
+
+    def run(net: Net, scope: Scope, lengths: list[int]) -> list[bytes]:
+        fill(scope, values(lengths))
+        net.run(scope, OpContext(live_out=["ys", "last"], seed=1))
+        return [scope.get(name).numpy().tobytes() for name in ("ys", "last")]
+
+    run(net, scope, [most, most])
+    bound: list[int] = []
+    bind_step = loop._StepBinder.bind
+    monkeypatch.setattr(
+        loop._StepBinder, "bind", lambda self, step: bound.append(step) or bind_step(self, step)
+    )
+    for steps in (1, 7, loop.TOGETHER, loop.TOGETHER + 1, most - 1, most):
+        found = run(net, scope, [steps, steps])
+        assert not bound
+        assert found == run(Net.create(booted(reverse=reverse)), Scope(), [steps, steps])
+        bound.clear()
+    for lengths in ([5, 2], [most - 3, 20], [1, most], [20, 18]):
+        found = run(net, scope, lengths)
+        assert len(bound) <= max(lengths)  # with gaps steps have other arrays
+        bound.clear()
+        run(net, scope, lengths)
+        assert not bound
+        assert found == run(Net.create(booted(reverse=reverse)), Scope(), lengths)
+        bound.clear()
+
+
+def test_bound_steps_are_bounded(bind: Bind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_MOST_STEPS", 4)
+    arena = context_of(bind(booted(), values())).arena
+    for size in (1, 2, 3):
+        known = arena.frames.get_or_make((False, size), dict)
+        known.update((range(step, step + 1), []) for step in range(size))
+    arena.trim()
+    assert [key for key, _ in arena.frames.items()] == [(False, 3)]
+    known.update((range(step, step + 1), []) for step in range(9))
+    arena.trim()
+    assert len(arena.frames) == 1  # the last one stays, however long it is
 
 
 def test_sums_over_steps_begin_with_zero(bind: Bind) -> None:
