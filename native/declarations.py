@@ -311,6 +311,23 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             ),
         ),
     ),
+    "boxes": (
+        # The numbers of those that overlap none that is better and kept, the best first.
+        Struct(
+            "best_boxes",
+            count=COUNT,
+            low=reads("count 2", "float32"),
+            high=reads("count 2", "float32"),
+            scores=reads("count", "float32"),
+            least_score=REAL,
+            bound=REAL,  # of what two have in common, as a part of what they cover
+            most=COUNT,
+            heap=writes("count", "int64"),
+            sides=writes("5 most", "float32"),
+            kept=writes("most", "int64"),
+            found=RESULT,
+        ),
+    ),
     "bytes": (
         Struct(
             "above_zero",

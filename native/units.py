@@ -30,6 +30,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "bf16_gemm": ("3", "1"),
     "blas": TYPES,
     "block_products": ("",),
+    "boxes": ("",),
     "bytes": ("",),
     "chains": TYPES,
     "column_sums": TYPES,
@@ -69,7 +70,7 @@ ALONE = ("glibc", "team")
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
 EXACT = (
-    *("chains", "determinization", "features", "integers", "ivectors", "lattices"),
+    *("boxes", "chains", "determinization", "features", "integers", "ivectors", "lattices"),
     *("local_epsilons", "mersenne", "minimization", "transducers"),
 )
 """Files whose every operation rounds: none makes a product and a sum one operation."""

@@ -157,32 +157,18 @@ class _StepBinder:
         arena, slots = self._context.arena, self._context.slots
         # Without gaps both forms of a value are one memory: steps are bound to other arrays then.
         known = arena.frames.get_or_make((slots.gapless, slots.sizes[span.start]), dict)
-        parts: list[list[Call]] = []
-        at = span.start
-        while at < span.stop:
-            # Long sequences of many lengths share most of their steps.
-            whole = at % TOGETHER == 0 and at + TOGETHER <= span.stop
-            part = range(at, at + (TOGETHER if whole else 1))
+        way = -1 if self._context.step.reverse else 1
+        calls: list[Call] = []
+        for part in _pieces(span)[::way]:
             if part not in known:
-                known[part] = self._in_few(known, part)
-            parts.append(known[part])
-            at = part.stop
-        if self._context.step.reverse:
-            parts.reverse()
-        return [call for part in parts for call in part]
-
-    def _in_few(self, known: dict[range, list[Call]], part: range) -> list[Call]:
-        """The calls of some steps, which each batch puts into a list anew, as one where they can
-        be."""
-        if len(part) == 1:
-            calls = self.bind(part.start)
-        else:
-            order = part[::-1] if self._context.step.reverse else part
-            calls = [call for step in order for call in self.reused(range(step, step + 1))]
-        tasks = [one for call in calls if (one := task_of(call)) and one.check is None]
-        # Those that all go by rows may become blocks of rows with what is around them.
-        plain = any([task.rows is None for task in tasks])
-        return [in_a_row(tasks)] if plain and len(tasks) == len(calls) > 1 else calls
+                steps = [range(step, step + 1) for step in part]
+                known.update(
+                    (one, _in_few(self.bind(one.start))) for one in steps if one not in known
+                )
+                if len(part) > 1:
+                    known[part] = _in_few([call for one in steps[::way] for call in known[one]])
+            calls += known[part]
+        return calls
 
     def bind(self, step: int) -> list[Call]:
         """The step's operators, bound to its rows."""
@@ -227,6 +213,22 @@ class _StepBinder:
             if value is None:
                 value = self.values[name] = PerStepArrays([])
             value.arrays.append(self._context.xp.empty(*spec))
+
+
+def _in_few(calls: list[Call]) -> list[Call]:
+    """The calls of some steps, which each batch puts into a list anew, as one where they can be."""
+    tasks = [task for call in calls if (task := task_of(call)) and task.check is None]
+    # Those that all go by rows may become blocks of rows with what is around them.
+    plain = any([task.rows is None for task in tasks])
+    return [in_a_row(tasks)] if plain and len(tasks) == len(calls) > 1 else calls
+
+
+def _pieces(span: range) -> list[range]:
+    """Steps in pieces that sequences of other lengths also have, and one by one at the ends."""
+    first, last = -(-span.start // TOGETHER) * TOGETHER, span.stop // TOGETHER * TOGETHER
+    whole = [range(at, at + TOGETHER) for at in range(first, last, TOGETHER)]
+    ends = span if not whole else (*range(span.start, first), *range(last, span.stop))
+    return sorted([*whole, *[range(at, at + 1) for at in ends]], key=lambda piece: piece.start)
 
 
 def _runs(sizes: Sequence[int]) -> list[range]:

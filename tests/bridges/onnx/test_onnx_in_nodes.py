@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
+from opscope.bridges.onnx.importing.kinds import selection
 from opscope.bridges.onnx.importing.model import OnnxModel, model_of_bytes
 from opscope.framework.base.errors import FormatError
 
@@ -128,7 +130,7 @@ def test_nodes_on_the_host(cases: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 150, 700])
-def test_boxes_are_dropped_one_after_another(count: int) -> None:
+def test_boxes_are_dropped_one_after_another(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(count)
     center, size = rng.uniform(0, 30, (count, 2)), rng.uniform(0, 8, (count, 2))
     boxes = np.concatenate([center, center + size], 1).astype("f4")
@@ -141,8 +143,27 @@ def test_boxes_are_dropped_one_after_another(count: int) -> None:
         kept = g.node("NonMaxSuppression", [*given, *map(g.constant, limits)], outputs=["kept"])
         g.output(kept, np.int64)
         feed = {"b": boxes[None], "s": scores[None, None]}
-        found = model_of_bytes(model_bytes(g)).run(feed)["kept"]
+        model = model_of_bytes(model_bytes(g))
+        found = model.run(feed)["kept"]
         assert found.tolist() == [[0, 0, one] for one in _best(boxes, scores, most, bound, least)]
+        with monkeypatch.context() as without:
+            without.setattr(selection, "native", SimpleNamespace(load=lambda name: None))
+            assert model.run(feed)["kept"].tolist() == found.tolist()
+
+
+def test_boxes_and_scores_that_are_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    low = rng.uniform(0, 30, (200, 2)).astype("f4")
+    high = (low + rng.uniform(0, 10, (200, 2))).astype("f4")
+    scores = (rng.integers(0, 20, 200) / 20).astype("f4")
+    low[::7, 0], high[::11, 1], scores[::13] = np.nan, np.nan, np.nan
+    scores[::17], scores[::19] = 0, -0.0
+    for given in (low, high, scores), (low[::2], high[::2], scores[::2]):
+        for most, bound, least in (20, 0.3, 0.1), (200, 0.0, -np.inf):
+            kept = selection._kept(*given, most, bound, least)
+            with monkeypatch.context() as without:
+                without.setattr(selection, "native", SimpleNamespace(load=lambda name: None))
+                assert selection._kept(*given, most, bound, least) == kept
 
 
 def _best(boxes: Any, scores: Any, most: int, bound: float, least: float) -> list[int]:

@@ -63,6 +63,7 @@ _RICH = (
     "copies",
     "random integers",
     "labels",
+    "boxes",
     "integer products",
     "search",
     "ivectors",

@@ -13,6 +13,9 @@ import numpy as np
 
 import half_nets
 from opscope import NetBuilder, OpContext, Scope, Sequences, load, save
+from opscope.bridges.onnx.files.graph import Graph
+from opscope.bridges.onnx.files.writing import model_bytes
+from opscope.bridges.onnx.importing.model import model_of_bytes
 from opscope.cntk.base.mersenne import Mersenne64
 from opscope.cntk.network.ziggurat import uniform
 from opscope.cntk.readers.htk.mlf import read_mlf
@@ -582,6 +585,23 @@ def labels() -> Work:
     return run
 
 
+def boxes() -> Work:
+    """Boxes of a detector, of which those are left that overlap no better one."""
+    rng = np.random.default_rng(4)
+    low = rng.uniform(0, 30, (300, 2)).astype("f4")
+    high = low + rng.uniform(0, 8, (300, 2)).astype("f4")
+    graph = Graph("boxes")
+    given = [graph.input("boxes", np.float32, [1, 300, 4])]
+    given.append(graph.input("scores", np.float32, [1, 2, 300]))
+    limits = [np.int64(50), np.float32(0.4), np.float32(0.1)]
+    graph.node("NonMaxSuppression", [*given, *map(graph.constant, limits)], outputs=["kept"])
+    graph.output("kept", np.int64)
+    model = model_of_bytes(model_bytes(graph))
+    feed = {"boxes": np.concatenate([low, high], 1)[None]}
+    feed["scores"] = rng.uniform(0, 1, (1, 2, 300)).astype("f4")
+    return lambda: model.run(feed)
+
+
 WORKS: dict[str, Callable[[], Work]] = {
     "dense": dense,
     "wide training": partial(wide_training, "float32"),
@@ -629,4 +649,5 @@ WORKS: dict[str, Callable[[], Work]] = {
     "integer products": integer_products,
     "random integers": random_integers,
     "labels": labels,
+    "boxes": boxes,
 }

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from .....framework.base.untrusted.values import check_fill
+from .....framework.fusion.compiled import native
+from .....framework.fusion.compiled.arguments import bind
 from ..calls import Adds, Attributes, Call, NotHere, Value, evaluates, lowers
 from .linear import in_floats
 
@@ -259,6 +261,26 @@ def _kept(
     floor: float,
 ) -> list[int]:
     """The boxes of one class that overlap none that is better."""
+    library = native.load("boxes")
+    if library is not None and low.dtype == scores.dtype == np.float32:
+        count = len(scores)
+        best = np.empty(max(0, min(most, count)), np.int64)
+        block = bind(
+            library,
+            "best_boxes",
+            count=count,
+            low=np.ascontiguousarray(low),
+            high=np.ascontiguousarray(high),
+            scores=np.ascontiguousarray(scores),
+            least_score=floor,
+            bound=bound,
+            most=len(best),
+            heap=np.empty(count, np.int64),
+            sides=np.empty((5, len(best)), np.float32),
+            kept=best,
+        )
+        block.run()
+        return best[: block.struct.found].tolist()
     order = np.flatnonzero(scores > floor)
     order = order[np.argsort(-scores[order], kind="stable")]
     (top, left), (bottom, right) = low[order].T.copy(), high[order].T.copy()

@@ -1,0 +1,55 @@
+/* Boxes that overlap no better one: bridges/onnx/importing/kinds/selection.py. */
+#include "base.h"
+#include "boxes_arguments.h"
+
+enum { TOP, LEFT, BOTTOM, RIGHT, AREA, SIDES, PIECE = 32 };  /* PIECE: boxes compared at once */
+
+/* As NumPy has them: NaN, where either is. */
+static float lesser(float x, float y) { return x < y || x != x ? x : y; }
+static float greater(float x, float y) { return x > y || x != x ? x : y; }
+
+static int is_before(const float *scores, word x, word y) {
+  return scores[x] > scores[y] || (scores[x] == scores[y] && x < y);
+}
+
+/* Puts `box` into a heap whose first place, `at`, is free. */
+static void sink(const float *scores, word *heap, word size, word at, word box) {
+  for (word next; (next = 2 * at + 1) < size; at = next) {
+    if (next + 1 < size && is_before(scores, heap[next + 1], heap[next])) next++;
+    if (!is_before(scores, heap[next], box)) break;
+    heap[at] = heap[next];
+  }
+  heap[at] = box;
+}
+
+/* Boxes come by falling scores. Most are never asked for, so that a heap spares sorting them. */
+EXPORT(best_boxes)(struct best_boxes *a, word t, word n) {
+  const float bound = a->bound, least_score = a->least_score;
+  word *heap = a->heap, size = 0, kept = 0;
+  for (word box = 0; box < a->count; box++)
+    if (a->scores[box] > least_score) heap[size++] = box;
+  for (word at = size / 2; at-- > 0;) sink(a->scores, heap, size, at, heap[at]);
+  while (size && kept < a->most) {
+    const word best = heap[0];
+    const float *low = a->low + 2 * best, *high = a->high + 2 * best;
+    const float own[] = {low[0], low[1], high[0], high[1],
+                         (high[0] - low[0]) * (high[1] - low[1])};
+    float *line[SIDES];
+    for (int side = 0; side < SIDES; side++) line[side] = a->sides + side * a->most;
+    int clashes = 0;
+    for (word begin = 0; begin < kept && !clashes; begin += PIECE)
+      for (word j = begin; j < least(kept, begin + PIECE); j++) {
+        const float tall = lesser(own[BOTTOM], line[BOTTOM][j]) - greater(own[TOP], line[TOP][j]);
+        const float wide = lesser(own[RIGHT], line[RIGHT][j]) - greater(own[LEFT], line[LEFT][j]);
+        const float common = greater(tall, 0) * greater(wide, 0);
+        clashes |= !(common <= bound * (own[AREA] + line[AREA][j] - common));
+      }
+    if (!clashes) {
+      for (int side = 0; side < SIDES; side++) line[side][kept] = own[side];
+      a->kept[kept++] = best;
+    }
+    size--;
+    sink(a->scores, heap, size, 0, heap[size]);
+  }
+  a->found = kept;
+}
