@@ -246,6 +246,28 @@ def lengths_of(offsets: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class EvenOffsets:
+    """What stands for the offsets of sequences that are all equally long, where sizes vary.
+
+    Attributes:
+        count, length: how many sequences there are, and the length of each.
+    """
+
+    count: Any
+    length: Any
+
+    @property
+    def rows(self) -> Any:
+        """Rows of all sequences."""
+        return self.count * self.length
+
+    @staticmethod
+    def of(count: int, length: int) -> np.ndarray:
+        """The offsets, where sizes are numbers."""
+        return np.arange(count + 1) * length
+
+
+@dataclass(frozen=True)
 class Schedule:
     """Which rows run in which step: time-major order without padding.
 

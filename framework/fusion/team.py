@@ -23,7 +23,7 @@ from ...native.constants import PARALLEL_WORK
 from ..base.cpu import threads
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
 from .compiled import native
-from .compiled.arguments import Block, Several, bind, is_host_array, lists_of_items
+from .compiled.arguments import Block, Several, bind, is_host_array, lists_at, lists_of_items
 from .rows import row_blocks
 from .rows.row_blocks import ByRows
 
@@ -334,19 +334,56 @@ def _bound(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
     work = [task.work for task in tasks]
     table = lists_of_items(library(), [task.items for task in tasks], work)
     addresses = itertools.count(table.address, table.words.strides[0])
-    run = [library().function(name) for name in ("opscope_alone", "opscope_team")]
     return [
-        _list_call(call, run[_is_shared(call)], table, next(addresses))
+        _list_call(call, _runner(call.work, _long_items(call)), table, next(addresses))
         if isinstance(call, ParallelTask)
         else call
         for call in calls
     ]
 
 
-def _is_shared(task: ParallelTask) -> bool:
-    """Whether there is enough work in all, and enough in each item, after which the threads wait
-    for each other's share."""
-    return task.work >= PARALLEL_WORK and task.work >= _long_items(task) * ITEM_WORK
+def _runner(work: int, items: int) -> Callable[[int], Any]:
+    """What runs a list: on several threads where there is enough work in all, and enough in each
+    item, after which the threads wait for each other's share.
+
+    Args:
+        items: those that are not short.
+    """
+    shared = work >= PARALLEL_WORK and work >= items * ITEM_WORK
+    return library().function("opscope_team" if shared else "opscope_alone")
+
+
+class TaskTable:
+    """Tasks with equally many items in a row, of which a list may do any that are neighbors: it is
+    made without a look at each of them.
+
+    Args:
+        count: of the tasks. items: of each.
+    """
+
+    def __init__(self, count: int, items: int) -> None:
+        self._words = np.zeros((count, items, 2), np.int64)
+        self._work, self._long_items = np.zeros((2, count), np.int64)
+        self._memory: list[Any] = [None] * count
+
+    def put(self, at: int, task: ParallelTask) -> bool:
+        """Put a task there; False where it has another number of items."""
+        if len(task.items) != self._words.shape[1]:
+            return False
+        self._words[at] = task.items
+        self._work[at], self._long_items[at] = task.work, _long_items(task)
+        self._memory[at] = task.memory
+        return True
+
+    def call(self, begin: int, end: int) -> Callable[[], Any]:
+        """A call of the tasks begin:end."""
+        part = slice(begin, end)
+        work, long_items = int(self._work[part].sum()), int(self._long_items[part].sum())
+        words = self._words[part].reshape(-1, 2)
+        table = lists_at(library(), words.ctypes.data, [len(words)], work, words)
+        listed: Any = partial(_runner(work, long_items), table.address)
+        vars(listed)["held"] = table, self._memory
+        return listed
 
 
 def _list_call(

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.sequence import EvenOffsets
+from ...framework.base.sizes.dims import Dim
 from ...framework.base.sizes.shape import ArraySpec, Levels, ShapeArgs
 from ...framework.ir.kernel_args import KernelArgs
 from ...framework.ir.operation import Operator
@@ -112,6 +114,10 @@ def recurrent_shape(s: ShapeArgs) -> None:
         _infer_while_building(s, step)
         return
     levels = [own or () for own in offsets]
+    outer = levels[0][0] if levels[0] else None
+    if isinstance(outer, EvenOffsets) and all(own == levels[0] for own in levels):
+        _infer_even(s, step, outer)
+        return
     outer = _outer_offsets(s, step, names, levels)
     schedule = plain_schedule(outer)
     sequences = len(outer) - 1
@@ -230,6 +236,31 @@ def _infer_while_building(s: ShapeArgs, step: StepNet) -> None:
                 s.results[name] = ((-1, *shape[1:]) if slot == "out" else shape, dtype)
     if None not in memories:
         s.set("final", *_final_spec(step, memories, -1))
+
+
+def _infer_even(s: ShapeArgs, step: StepNet, outer: EvenOffsets) -> None:
+    """Shapes where sequences are equally long, whose number and length may vary."""
+    if any(s.input_offsets(name) for name in s.op.inputs.get("static", ())):
+        s.fail(f"{step.title}: a static link holds sequences of lengths that vary")
+    memories = _memory_specs(s, step)
+    if any(not shape or shape[0] != outer.count for shape in s.shapes("boot")):
+        s.fail(f"{step.title}: a boot variable has no row for each sequence")
+    known = {
+        name: ((outer.count, *shape[1:]), dtype)
+        for name, (shape, dtype) in zip(step.inputs, s.specs("x"), strict=True)
+    }
+    known |= dict(zip(step.statics, s.specs("static"), strict=True))
+    for memory, (row, dtype) in zip(step.memories, memories, strict=True):
+        known[memory.previous] = (outer.count, *row), dtype
+    specs = step.infer(known, outer.count, {}, remember=not isinstance(outer.count, Dim))
+    for name, link in zip(s.op.outputs.get("out", ()), step.outputs, strict=True):
+        shape, dtype = specs[link]
+        s.results[name] = (outer.rows, *shape[1:]), dtype
+        s.result_offsets[name] = (outer,)
+    s.set("final", *_final_spec(step, memories, outer.count))
+    s.set_offsets("final", ())
+    s.set("sum", *(specs[link] for link in step.sums))
+    s.set_offsets("sum", ())
 
 
 class _Known:

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.sequence import equal_levels, lengths_of, offsets_of, repeated, runs
+from ...framework.base.sequence import (
+    EvenOffsets,
+    equal_levels,
+    lengths_of,
+    offsets_of,
+    repeated,
+    runs,
+)
+from ...framework.base.sizes.dims import Dim
 from ...framework.base.sizes.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -432,7 +440,8 @@ def sequence_rows_shape(s: ShapeArgs) -> None:
     rows = -1 if -1 in (count, steps) else count * steps
     s.set("out", ((rows, *shape[2:]), s.dtype("x")))
     if s.is_whole():
-        s.set_offsets("out", (np.arange(count + 1) * steps,))
+        varies = isinstance(rows, Dim)
+        s.set_offsets("out", ((EvenOffsets if varies else EvenOffsets.of)(count, steps),))
 
 
 @sequence_rows.kernel

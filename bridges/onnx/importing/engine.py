@@ -154,6 +154,39 @@ _Kind = tuple[Any, ...]
 _Sizes = tuple[int, ...]
 
 
+class _Derived:
+    """What was computed beforehand of parameters, for a stage.
+
+    Args:
+        node: that computes it. names: variables of its results, in the scope of the stage.
+    """
+
+    def __init__(self, engine: Engine, scope: Scope, node: Node, names: Sequence[str]) -> None:
+        self._engine = engine
+        self._node = node
+        self._results = [scope.find(name) for name in names]
+        read = [name for name in node.reads() if name in engine.parameters]
+        self._variables = {name: engine.scope.get(name) for name in read}
+        self._stamps = self._now()
+
+    def _now(self) -> list[int]:
+        return [variable.stamp for variable in self._variables.values()]
+
+    def refresh(self) -> None:
+        """Compute it again where a parameter has changed, or somebody may have written to one."""
+        stamps = self._now()
+        exposed = any([variable.exposed for variable in self._variables.values()])
+        if stamps == self._stamps and not exposed:
+            return
+        self._stamps = stamps
+        arrays = {name: variable.inner for name, variable in self._variables.items()}
+        for variable, array in zip(
+            self._results, self._engine.evaluate(self._node, arrays), strict=True
+        ):
+            if variable is not None:  # the net reads it
+                variable.set(array)
+
+
 class _Ready:
     """A stage with its net in a scope of its own, where it is bound for several shapes.
 
@@ -177,8 +210,14 @@ class _Ready:
         if stage.net.ops or stage.fetches:
             written = {name for op in stage.net.ops for name in op.output_names()}
             self._net = PlainNet(stage.net, check=False, most_shapes=_MOST_SHAPES)
+            derived = {name for _, names in stage.derived for name in names}
             for name, array in stage.constants.items():
-                self._scope.var(name).share(array, constant=True)
+                variable = self._scope.var(name)
+                if name in derived:
+                    variable.bind(array, own=True)
+                else:
+                    variable.share(array, constant=True)
+            self._derived = [_Derived(engine, self._scope, *one) for one in stage.derived]
             live = [name for name in stage.fetches.values() if name in written]
             self._context = OpContext(train=False, live_out=live)
 
@@ -209,6 +248,8 @@ class _Ready:
         env.update(self.stage.folded)
         if self._net is None:
             return
+        for derived in self._derived:
+            derived.refresh()
         if self._sizes_followed is not None and self._followed != sizes:
             values = iter(self._sizes_followed(sizes))
             for name, (make, own) in self.stage.follows.items():

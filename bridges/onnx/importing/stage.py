@@ -44,6 +44,8 @@ from .unrolling import unrolled
 _FROZEN = ("DequantizeLinear", "DynamicQuantizeLSTM.weights")
 """Operators of constants that are computed beforehand, although their scale is a parameter: weights
 would be converted, or cut, in every run."""
+_CUT = tuple(f"{kind}.{part}" for kind in ("RNN", "GRU", "LSTM") for part in ("weights", "biases"))
+"""Operators of parameters that are computed beforehand, and again when a parameter has changed."""
 _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
 _SLICED = 9
@@ -72,6 +74,8 @@ class Stage:
         rest: nodes of later stages.
         parameters: those that the net reads.
         follows: variable -> what gives its array, and the sizes that this takes.
+        derived: nodes that were computed beforehand of parameters, with the variables of their
+            outputs, whose arrays are among the constants.
         makes: bytes of all that is fetched.
         dims: the sizes that may vary, and what the stage holds for; None: for one signature alone.
     """
@@ -87,6 +91,7 @@ class Stage:
     follows: dict[str, tuple[Callable[..., np.ndarray], tuple[Any, ...]]] = field(
         default_factory=dict
     )
+    derived: list[tuple[Node, list[str]]] = field(default_factory=list)
     makes: Any = 0
     dims: Dims | None = None
 
@@ -398,6 +403,8 @@ class Lowering:
                 self._fold(node, values)
         elif kind.lower is None:
             return self._defer(node, host=True)
+        elif known and node.op in _CUT and not self._unroll:
+            self._derive(node, values)
         else:
             self._call(node, inputs)
             if known:
@@ -494,6 +501,15 @@ class Lowering:
         for name, result in zip(node.outputs, results, strict=False):
             if name:
                 self._put(name, result)
+
+    def _derive(self, node: Node, values: Mapping[str, Value | None]) -> None:
+        """As `_fold`, of parameters: what is made of them is not looked at, as it may change."""
+        arrays = {name: value.array for name, value in values.items() if value is not None}
+        with self._fills:
+            results = self._store.evaluate(node, arrays)
+        made = [Value("", one.shape, one.dtype, one, is_parameter=True) for one in results]
+        self._values.update(zip(node.outputs, made, strict=False))
+        self.stage.derived.append((node, [self.variable(value) for value in made]))
 
     def _fold_sizes(self, node: Node, kind: Kind, inputs: Sequence[Value | None]) -> bool:
         """As `_fold`, with sizes that may vary; False where there are none, or they do not do."""

@@ -214,10 +214,19 @@ def lists_of_items(
     numbers = chain.from_iterable(chain.from_iterable(items))
     words = np.fromiter(numbers, np.int64).reshape(-1, 2)
     counts = np.fromiter(map(len, items), np.int64, len(items))
-    lists: Any = np.zeros(len(items), _layout(library.file, "opscope_alone").type)
-    lists["count"], lists["work"] = counts, work
-    lists["items"] = words.ctypes.data + words.strides[0] * (np.cumsum(counts) - counts)
-    return Several("list", lists.view(np.int64).reshape(len(items), -1), [words])
+    begins = words.ctypes.data + words.strides[0] * (np.cumsum(counts) - counts)
+    return lists_at(library, begins, counts, work, words)
+
+
+def lists_at(library: Library, begins: Any, counts: Any, work: Any, items: Any) -> Several:
+    """As `lists_of_items`, of items that lie in an array.
+
+    Args:
+        begins: addresses of the first ones. counts: how many each list has.
+    """
+    lists: Any = np.zeros(len(counts), _layout(library.file, "opscope_alone").type)
+    lists["count"], lists["work"], lists["items"] = counts, work, begins
+    return Several("list", lists.view(np.int64).reshape(len(counts), -1), [items])
 
 
 def grid(counts: Sequence[int], steps: Sequence[int], first: int = 0) -> Any:

@@ -154,19 +154,24 @@ class StepNet:
         known: Mapping[str, ArraySpec],
         rows: int,
         offsets: dict[str, Levels] | None,
+        *,
+        remember: bool = True,
     ) -> dict[str, ArraySpec]:
         """Shapes and dtypes of everything in one step.
 
         Args:
             known: of `given`. rows: sequences in this step; -1 while a net is built.
             offsets: of the given variables that hold sequences; others are added.
+            remember: see `infer_one`.
 
         Raises:
             ShapeError: an operator refuses its inputs, or a link or memory has the wrong shape.
         """
         building = rows < 0
         try:
-            specs = infer_specs(self.operators, known, self.vars, offsets, partial=building)
+            specs = infer_specs(
+                self.operators, known, self.vars, offsets, partial=building, remember=remember
+            )
         except OpscopeError as error:
             raise type(error)(f"{self.title}, in its step net: {error}") from None
         for memory in self.memories:

@@ -13,7 +13,6 @@ import numpy as np
 from ...base.scope import Scope
 from ...base.sizes.shape import ArraySpec, Levels
 from ...fusion.rows.row_copies import copy_call, fill_call, take_call
-from ...fusion.team import in_a_row, task_of
 from ...ir.kernel_args import Call
 from .analysis import given_at
 from .boundary import BoundaryStates, Memories, initial_call
@@ -21,6 +20,7 @@ from .frame import LoopContext
 from .links import RecurrentBinding, Track
 from .once import bring_into_slots
 from .sharing import shared_values
+from .step_calls import StepCalls
 from .store import (
     PerStepArrays,
     StepSlices,
@@ -30,9 +30,6 @@ from .store import (
     WholeArray,
     row_of,
 )
-
-TOGETHER = 16
-"""Steps that lists of calls have as one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,19 +153,12 @@ class _StepBinder:
         were bound for an earlier batch, or are bound now."""
         arena, slots = self._context.arena, self._context.slots
         # Without gaps both forms of a value are one memory: steps are bound to other arrays then.
-        known = arena.frames.get_or_make((slots.gapless, slots.sizes[span.start]), dict)
-        way = -1 if self._context.step.reverse else 1
-        calls: list[Call] = []
-        for part in _pieces(span)[::way]:
-            if part not in known:
-                steps = [range(step, step + 1) for step in part]
-                known.update(
-                    (one, _in_few(self.bind(one.start))) for one in steps if one not in known
-                )
-                if len(part) > 1:
-                    known[part] = _in_few([call for one in steps[::way] for call in known[one]])
-            calls += known[part]
-        return calls
+        key = slots.gapless, slots.sizes[span.start]
+        make = partial(StepCalls, arena.steps, self._context.step.reverse)
+        known = arena.frames.get_or_make(key, make)
+        for step in known.missing(span):
+            known.put(step, self.bind(step))
+        return known.over(span)
 
     def bind(self, step: int) -> list[Call]:
         """The step's operators, bound to its rows."""
@@ -213,22 +203,6 @@ class _StepBinder:
             if value is None:
                 value = self.values[name] = PerStepArrays([])
             value.arrays.append(self._context.xp.empty(*spec))
-
-
-def _in_few(calls: list[Call]) -> list[Call]:
-    """The calls of some steps, which each batch puts into a list anew, as one where they can be."""
-    tasks = [task for call in calls if (task := task_of(call)) and task.check is None]
-    # Those that all go by rows may become blocks of rows with what is around them.
-    plain = any([task.rows is None for task in tasks])
-    return [in_a_row(tasks)] if plain and len(tasks) == len(calls) > 1 else calls
-
-
-def _pieces(span: range) -> list[range]:
-    """Steps in pieces that sequences of other lengths also have, and one by one at the ends."""
-    first, last = -(-span.start // TOGETHER) * TOGETHER, span.stop // TOGETHER * TOGETHER
-    whole = [range(at, at + TOGETHER) for at in range(first, last, TOGETHER)]
-    ends = span if not whole else (*range(span.start, first), *range(last, span.stop))
-    return sorted([*whole, *[range(at, at + 1) for at in ends]], key=lambda piece: piece.start)
 
 
 def _runs(sizes: Sequence[int]) -> list[range]:

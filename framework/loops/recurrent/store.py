@@ -23,9 +23,10 @@ from ...fusion.rows.prepared import Prepared
 from ...ir.kernel_args import RunState
 from ...runtime.executor import OPERATOR_BYTES
 from ...runtime.plans.memory import Held, ScratchPool
+from .step_calls import StepCalls
 
 _MOST_STEPS = 4096
-"""Bound steps of an arena: a step of a batch for each number of rows that it had."""
+"""Calls of an arena's bound steps: of a step for each number of rows that it had."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,8 +219,8 @@ class Arena(Held):
         self.fixed = list(fixed)
         self.scratch = ScratchPool(place.xp)
         self.state = RunState(place)
-        self.frames: BoundedCache[Any, dict[range, list[Callable[[], Any]]]] = BoundedCache(
-            nbytes=lambda steps: OPERATOR_BYTES * sum(map(len, steps.values()))
+        self.frames: BoundedCache[Any, StepCalls] = BoundedCache(
+            nbytes=lambda steps: OPERATOR_BYTES * len(steps)
         )
         self.prepared = Prepared()
         self._xp = place.xp

@@ -1,4 +1,7 @@
-"""The shapes of a plan as polynomials: those of all variables, by the sizes of some inputs."""
+"""The shapes of a plan as polynomials: those of all variables, by the sizes of some inputs.
+
+So are the offsets of sequences that a net makes of a batch, all of which are equally long.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from ...base.sequence import EvenOffsets
 from ...base.sizes.dims import Dims
 from ...base.sizes.many_dims import ManyDims, Table
-from ...base.sizes.shape import ArraySpec
+from ...base.sizes.shape import ArraySpec, Levels
 
 Specs = Mapping[str, ArraySpec]
+Found = tuple[Sequence[ArraySpec] | None, Mapping[str, Levels]]
+"""Shapes and dtypes, and offsets of variables that hold sequences."""
 
 
 class OpenSizes:
@@ -20,7 +26,8 @@ class OpenSizes:
 
     Args:
         known: of the inputs. varying: input -> axes whose sizes, of 2 and more, are left open.
-        compute: finds what follows; None where it cannot. Called once, with `Dims` for sizes.
+        compute: finds what follows; None where it cannot. Called once, with `Dims` for sizes, for
+            which `EvenOffsets` stand for offsets.
 
     Raises:
         ValueError: what follows holds for these sizes alone.
@@ -30,7 +37,7 @@ class OpenSizes:
         self,
         known: Specs,
         varying: Mapping[str, Collection[int]],
-        compute: Callable[[dict[str, ArraySpec]], Sequence[ArraySpec] | None],
+        compute: Callable[[dict[str, ArraySpec]], Found],
     ) -> None:
         self._fixed = {name: spec for name, spec in known.items() if name not in varying}
         self._open = {name: (len(known[name][0]), known[name][1]) for name in varying}
@@ -48,14 +55,18 @@ class OpenSizes:
                     self._fixed_sizes.append((place, size))
                 place += 1
             opened[name] = tuple(open_shape), dtype
-        found = compute(opened)
+        found, levels = compute(opened)
         if found is None or dims.pinned:
             raise ValueError("shapes that hold for these sizes alone")
         self._found = [(len(shape), dtype) for shape, dtype in found]
-        table = Table(dims, [size for shape, _ in found for size in shape])
+        self._levels = {name: own for name, own in levels.items() if own}
+        every = {id(one): one for own in self._levels.values() for one in own}
+        self._even = [one for one in every.values() if isinstance(one, EvenOffsets)]
+        lengths = [size for one in self._even for size in (one.count, one.length)]
+        table = Table(dims, [size for shape, _ in found for size in shape], lengths)
         self._dims = ManyDims([table], [np.arange(place)])
 
-    def specs(self, known: Specs) -> list[ArraySpec] | None:
+    def specs(self, known: Specs) -> tuple[list[ArraySpec], dict[str, Levels]] | None:
         """What follows from other sizes; None where it is to be computed again."""
         for name, spec in self._fixed.items():
             own = known[name]  # the same one, but where the variable holds another array
@@ -71,7 +82,14 @@ class OpenSizes:
             return None
         try:
             numbers, (met,) = self._dims.numbers(np.array(row, np.int64))
-            sizes = iter(self._dims.values[0].values(numbers).tolist() if met else ())
+            if not met:
+                return None
+            sizes, lengths = (iter(one.values(numbers).tolist()) for one in self._dims.values)
         except OverflowError:
             return None
-        return [(tuple(islice(sizes, rank)), dtype) for rank, dtype in self._found] if met else None
+        made = {id(one): EvenOffsets.of(next(lengths), next(lengths)) for one in self._even}
+        levels = {
+            name: tuple([made.get(id(one), one) for one in own])
+            for name, own in self._levels.items()
+        }
+        return [(tuple(islice(sizes, rank)), dtype) for rank, dtype in self._found], levels

@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from ...base.backend import Place
 from ...base.dtypes import to_dtype
@@ -40,7 +42,7 @@ _MOST_FORMS = 4
 """Forms of one range: for batches of one row, say, and for larger ones."""
 _MOST_OPENED = 4
 """How many new shapes of a form its sizes may be left open for."""
-_Infer = Callable[[Mapping[str, ArraySpec]], dict[str, ArraySpec]]
+_Infer = Callable[[Mapping[str, ArraySpec]], tuple[dict[str, ArraySpec], dict[str, Levels]]]
 
 
 Grouping = Callable[
@@ -212,15 +214,16 @@ class Form:
         found = None if self._open is None else self._open.specs(known)
         if found is None:
             return None
-        specs = dict(zip(self._plan.specs, [found[n] for n in self._numbers], strict=True))
-        return self._plan_of(found, specs, {})
+        own, levels = found
+        specs = dict(zip(self._plan.specs, [own[n] for n in self._numbers], strict=True))
+        return self._plan_of(own, specs, levels)
 
     def open(self, known: Mapping[str, ArraySpec], infer: _Infer) -> None:
         """Note which sizes vary by a shape that a plan was resized for, and leave them open: specs
         of later shapes are computed by polynomials of them.
 
         Args:
-            infer: gives all specs by those of what comes from outside.
+            infer: gives all specs, and offsets, by the specs of what comes from outside.
         """
         for name, (shape, _) in known.items():
             pairs = enumerate(zip(shape, self._plan.specs[name][0], strict=True))
@@ -236,8 +239,12 @@ class Form:
             return
         from .open_sizes import OpenSizes  # for nets that come with several shapes
 
+        def fitting(own: Mapping[str, ArraySpec]) -> tuple[Any, Mapping[str, Levels]]:
+            specs, levels = infer(own)
+            return self._fitting(specs), levels
+
         try:
-            self._open = OpenSizes(known, self._varying, lambda own: self._fitting(infer(own)))
+            self._open = OpenSizes(known, self._varying, fitting)
         except Exception as error:  # a rule may do anything with what stands for sizes
             _log.debug("shapes are inferred for all sizes: %r", error)
 
@@ -405,14 +412,14 @@ def make_plan(
             plan = form.computed(known)
             if plan is not None:
                 if options.verify:
-                    _check(plan, _all_specs(span, known, declared, {}))
+                    _check(plan, _all_specs(span, known, declared, levels), levels)
                 return plan
     specs = _all_specs(span, known, declared, levels)
     for form in forms or ():
         plan = form.resized(specs, levels)
         if plan is not None:
-            if not levels:
-                form.open(known, lambda own: _all_specs(span, own, declared, {}, remember=False))
+            if not offsets:
+                form.open(known, partial(_open_specs, span, declared))
             return plan
     groups = [Chain([op]) for op in span.operators]
     if group is not None and options.fuse:
@@ -461,8 +468,20 @@ def _all_specs(
     return specs
 
 
-def _check(plan: Plan, specs: Mapping[str, ArraySpec]) -> None:
-    """Compare the specs of a plan with those that are inferred."""
+def _open_specs(
+    span: Range, declared: Mapping[str, VarDecl], known: Mapping[str, ArraySpec]
+) -> tuple[dict[str, ArraySpec], dict[str, Levels]]:
+    """As `_all_specs`, with offsets, of sizes that vary."""
+    levels: dict[str, Levels] = {}
+    return _all_specs(span, known, declared, levels, remember=False), levels
+
+
+def _check(plan: Plan, specs: Mapping[str, ArraySpec], levels: Mapping[str, Levels]) -> None:
+    """Compare the specs and offsets of a plan with those that are inferred."""
+    for name, own in levels.items():
+        given = plan.offsets.get(name, ())
+        if len(given) != len(own) or not all(map(np.array_equal, given, own)):
+            raise RunError(f"{name!r} is computed with the offsets {given}, not {own}")
     wrong = [name for name, spec in specs.items() if plan.specs.get(name) != spec]
     if wrong:
         raise RunError(

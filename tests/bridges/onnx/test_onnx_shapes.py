@@ -17,6 +17,7 @@ from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.onnx.importing import engine
 from opscope.bridges.onnx.importing.model import model_of_bytes
 from opscope.framework.loops.recurrent import loop
+from opscope.framework.runtime.plans import plan
 
 onnx = pytest.importorskip("onnx")
 helper, arrays = onnx.helper, onnx.numpy_helper
@@ -256,3 +257,67 @@ def test_steps_of_a_loop_are_bound_once_for_all_lengths(monkeypatch: pytest.Monk
     for feed, y in zip(feeds, wanted, strict=True):
         np.testing.assert_array_equal(model.run(feed)["y"], y)
     assert len(bound) == 2 * (9 + 30)  # of the first length alone, and of what serves the others
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_loops_in_new_shapes_compute_what_plans_of_their_own_do(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, rng = recurrent_model(kind), np.random.default_rng(1)
+    sizes = [(9, 1), (40, 1), (33, 1), (34, 1), (90, 1), (35, 1), (20, 2), (50, 2), (51, 3), (1, 3)]
+    feeds = [{"x": rng.normal(size=(*size, 30)).astype("f4")} for size in sizes]
+    wanted = [model_of_bytes(data).run(feed)["y"] for feed in feeds]
+    model = model_of_bytes(data)
+    for verify in "0", "1":
+        monkeypatch.setenv("OPSCOPE_VERIFY", verify)
+        for feed, y in zip(feeds, wanted, strict=True):
+            np.testing.assert_array_equal(model.run(feed)["y"], y)
+
+
+def test_lengths_of_a_loop_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPSCOPE_VERIFY", "0")
+    model, inferred = model_of_bytes(recurrent_model("LSTM")), list[int]()
+    infer = plan.infer_specs
+    monkeypatch.setattr(plan, "infer_specs", lambda *a, **o: inferred.append(0) or infer(*a, **o))
+    rng = np.random.default_rng(1)
+    for steps in (9, 30, 14, 22, 11):
+        model.run({"x": rng.normal(size=(steps, 1, 30)).astype("f4")})
+    for steps in (10, 31, 1000):
+        inferred.clear()
+        model.run({"x": rng.normal(size=(steps, 1, 30)).astype("f4")})
+        assert not inferred
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("exposed", [False, True])
+def test_weights_of_loops_follow_their_parameters(kind: str, exposed: bool) -> None:
+    data, rng = recurrent_model(kind), np.random.default_rng(2)
+    feed = {"x": rng.normal(size=(7, 1, 30)).astype("f4")}
+    model = model_of_bytes(data)
+    before = model.run(feed)["y"]
+    for name in "wrb":
+        variable = model.scope.get(name)
+        if exposed:
+            model.run(feed)
+            variable.array[...] *= 0.5
+        else:
+            variable.set(variable.numpy() * np.float32(0.5))
+        after = model.run(feed)["y"]
+        assert np.abs(after - before).max() > 1e-3
+        other = model_of_bytes(data)
+        for each in "wrb":
+            other.scope.get(each).set(model.scope.get(each).numpy())
+        np.testing.assert_array_equal(other.run(feed)["y"], after)
+        before = after
+
+
+def recurrent_model(kind: str) -> bytes:
+    """A layer of both directions over x [T, N, 30], with the parameters w, r and b."""
+    g, rng = Graph("recurrent", 17), np.random.default_rng(0)
+    x, count = g.input("x", np.float32, ["T", "N", 30]), {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
+    shapes = {"w": (2, 4 * count, 30), "r": (2, 4 * count, 4), "b": (2, 8 * count)}
+    for name, shape in shapes.items():
+        g.constant(rng.normal(size=shape).astype("f4"), name)
+    y = g.node(kind, [x, "w", "r", "b"], outputs=["y"], hidden_size=4, direction="bidirectional")
+    g.output(y, np.float32)
+    return model_bytes(g)

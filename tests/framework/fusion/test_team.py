@@ -208,3 +208,21 @@ def test_short_items_keep_no_list_from_threads() -> None:
         both = team.run_together([task, team.ParallelTask(items, work, copy, short=4)])
         assert both.task.short == short + 4
         call()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_table_does_any_of_its_tasks(monkeypatch, threads) -> None:
+    monkeypatch.setattr(team.threads, "most_threads", lambda: threads)
+    target = np.zeros((10, 2000))
+    table = team.TaskTable(10, 1)
+    for at, row in enumerate(target):
+        assert table.put(at, team.copy_task(row[None], np.full((1, 2000), at + 1.0)))
+    two = team.in_a_row([team.copy_task(target[:1], target[1:2])] * 2)
+    assert not table.put(3, two)
+    for begin, end in (4, 7), (0, 1), (9, 10), (0, 10):
+        target[...] = 0
+        call = table.call(begin, end)
+        gc.collect()
+        call()
+        wanted = np.where((np.arange(10) >= begin) & (np.arange(10) < end), np.arange(10) + 1.0, 0)
+        assert (target == wanted[:, None]).all()

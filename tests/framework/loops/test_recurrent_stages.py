@@ -13,7 +13,8 @@ from opscope.framework.base.context import OpContext
 from opscope.framework.base.options.settings import Options
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import make_schedule, offsets_of
-from opscope.framework.loops.recurrent import loop, store
+from opscope.framework.fusion.team import nothing
+from opscope.framework.loops.recurrent import loop, step_calls, store
 from opscope.framework.loops.recurrent import net as recurrent_net
 from opscope.framework.loops.recurrent.boundary import (
     bind_links,
@@ -29,6 +30,7 @@ from opscope.framework.loops.recurrent.loop import StepSums, bind_loop
 from opscope.framework.loops.recurrent.once import bind_once, bring_into_slots
 from opscope.framework.loops.recurrent.sharing import Sharing, shared_values
 from opscope.framework.loops.recurrent.stages import bind_recurrent
+from opscope.framework.loops.recurrent.step_calls import StepCalls
 from opscope.framework.loops.recurrent.store import (
     Arena,
     DoubleBuffer,
@@ -374,7 +376,7 @@ def test_frames_of_an_earlier_batch_serve_again(bind: Bind) -> None:
         before = bind_once(context, context.analysis.phases.pre, memories.values)
         bind_loop(context, before.values, memories, states)
         known = context.arena.frames.items()
-        return {(key, part.start): calls for key, parts in known for part, calls in parts.items()}
+        return {(key, step): one for key, steps in known for step, one in steps._calls.items()}
 
     first, second = bound(), bound()
     assert list(first) == [((False, size), step) for step, size in enumerate(SIZES)]
@@ -387,7 +389,7 @@ def test_lengths_share_their_bound_steps(
 ) -> None:
     net = Net.create(booted(reverse=reverse))
     scope = Scope()
-    most = 3 * loop.TOGETHER
+    most = 3 * step_calls.LONG
 
     def run(net: Net, scope: Scope, lengths: list[int]) -> list[bytes]:
         fill(scope, values(lengths))
@@ -400,7 +402,7 @@ def test_lengths_share_their_bound_steps(
     monkeypatch.setattr(
         loop._StepBinder, "bind", lambda self, step: bound.append(step) or bind_step(self, step)
     )
-    for steps in (1, 7, loop.TOGETHER, loop.TOGETHER + 1, most - 1, most):
+    for steps in (1, 7, step_calls.LONG, step_calls.LONG + 1, most - 1, most):
         found = run(net, scope, [steps, steps])
         assert not bound
         assert found == run(Net.create(booted(reverse=reverse)), Scope(), [steps, steps])
@@ -419,11 +421,13 @@ def test_bound_steps_are_bounded(bind: Bind, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(store, "_MOST_STEPS", 4)
     arena = context_of(bind(booted(), values())).arena
     for size in (1, 2, 3):
-        known = arena.frames.get_or_make((False, size), dict)
-        known.update((range(step, step + 1), []) for step in range(size))
+        known = arena.frames.get_or_make((False, size), lambda: StepCalls(9, False))
+        for step in range(size):
+            known.put(step, [nothing])
     arena.trim()
     assert [key for key, _ in arena.frames.items()] == [(False, 3)]
-    known.update((range(step, step + 1), []) for step in range(9))
+    for step in range(9):
+        known.put(step, [nothing])
     arena.trim()
     assert len(arena.frames) == 1  # the last one stays, however long it is
 

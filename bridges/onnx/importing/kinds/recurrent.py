@@ -257,6 +257,10 @@ class Layers:
         made = self.add("weights", partial(_weights, at=at), given, len(given))
         return [name * bool(one) for name, one in zip(made, given, strict=True)]
 
+    def biases(self, at: int, given: str) -> list[str]:
+        """The names of a direction's biases, of the input and of the state; "" without any."""
+        return self.add("biases", partial(_biases, at=at), [given], 2) if given else ["", ""]
+
     def loop(
         self,
         cell: Cell,
@@ -348,27 +352,29 @@ def _weights(n: Call, at: int) -> list[Value]:
     return [matrix, *(n.reshape(one, [-1]) for one in numbers)]
 
 
+def _biases(n: Call, at: int) -> list[Value]:
+    """The biases that a direction adds to the products with the input and with the state."""
+    whole = part(n, n[0], at)
+    return [_cut(n, whole, half, half + 1, 2) for half in range(2)]
+
+
 def _enter(n: Call, cell: Cell, at: int, rows_first: bool, turns: bool) -> list[Value | None]:
-    """From the inputs of a layer: rows for the loop of a direction, its first states, the bias of
-    the state, peepholes, and where sequences go on."""
+    """From the inputs of a layer: rows for the loop of a direction, its first states, peepholes,
+    and where sequences go on."""
     x = n[0]
-    w = Matrix(n[1], *map(n.get, (8, 9)))
+    w = Matrix(n[1], *map(n.get, (9, 10)))
     r = n[2]
-    b, lengths, h, c, p = (n.get(number) for number in range(3, 8))
+    lengths, h, c, p, *biases = (n.get(number) for number in range(3, 9))
     if rows_first:
         x = n.op("transpose", x, perm=[1, 0, 2])
         h, c = (one and n.op("transpose", one, perm=[1, 0, 2]) for one in (h, c))
     alive = None if lengths is None else _alive(n, x, lengths)
     if lengths is not None and turns:
         x = turned(n, x, lengths)
-    bias_x = bias_h = None
-    if b is not None:
-        whole = part(n, b, at)
-        bias_x, bias_h = (_cut(n, whole, half, half + 1, 2) for half in range(2))
-    rows = cell.project(n, x, w, [bias_x, bias_h])
+    rows = cell.project(n, x, w, biases)
     size = r.shape[0 if w.scale is not None else -1]
     states = [first_state(n, one, at, size, x.dtype) for one in (h, c)[: cell.states]]
-    return [rows, *states, bias_h, None if p is None else part(n, p, at), alive]
+    return [rows, *states, None if p is None else part(n, p, at), alive]
 
 
 def _leave(n: Call, ways: Sequence[bool], rows_first: bool) -> list[Value]:
@@ -415,7 +421,7 @@ def _recurrent(n: Attributes) -> list[Node]:
     each = len(functions) // len(ways)
     late, coupled = bool(n.attr("linear_before_reset", 0)), bool(n.attr("input_forget", 0))
     inputs = [*node.inputs, *[""] * (12 - len(node.inputs))]
-    x, w, r, has_bias, lengths, _, _, has_peepholes, *numbers = inputs
+    x, w, r, b, lengths, _, _, has_peepholes, *numbers = inputs
     layers = Layers(node)
     ends = list[str]()
     for at, backwards in enumerate(ways):
@@ -425,10 +431,11 @@ def _recurrent(n: Attributes) -> list[Node]:
             layers.of_way(at, given) for given in ([w, *numbers[:2]], [r, *numbers[2:]])
         )
         enter = partial(_enter, cell=cell, at=at, rows_first=rows_first, turns=backwards)
-        given = [x, w_own, r_own, *inputs[3:8], *w_numbers]
-        rows, *more = layers.add("enter", enter, given, 4 + cell.states)
-        states, (bias, p, alive) = more[: cell.states], more[cell.states :]
-        weights = [r_own, bias * bool(has_bias), p * bool(has_peepholes)]
+        biases = layers.biases(at, b)
+        given = [x, w_own, r_own, *inputs[4:8], *biases, *w_numbers]
+        rows, *more = layers.add("enter", enter, given, 3 + cell.states)
+        states, (p, alive) = more[: cell.states], more[cell.states :]
+        weights = [r_own, biases[1], p * bool(has_peepholes)]
         # Of given lengths a backward direction begins with the last step of each sequence, which
         # `_enter` has brought to the front.
         back = backwards and not lengths

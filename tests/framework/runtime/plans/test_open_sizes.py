@@ -9,6 +9,7 @@ import pytest
 
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import RunError
+from opscope.framework.base.sequence import EvenOffsets
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.plans import plan
 from opscope.framework.runtime.plans.open_sizes import OpenSizes
@@ -77,12 +78,16 @@ def test_what_is_left_open() -> None:
 
     def product(own: Any) -> Any:
         (rows, _), (_, columns) = own["x"][0], own["w"][0]
-        return [((rows, columns), FLOAT), ((rows * columns // 2,), FLOAT)]
+        specs = [((rows, columns), FLOAT), ((rows * columns // 2,), FLOAT)]
+        return specs, {"y": (EvenOffsets(rows, columns),), "z": (np.array([0, 4]),), "x": ()}
 
     sizes = OpenSizes(known, {"x": {0}}, product)
     for rows in (2, 4, 5, 100):
         found = sizes.specs({**known, "x": ((rows, 6), FLOAT)})
-        assert found == [((rows, 3), FLOAT), ((rows * 3 // 2,), FLOAT)]
+        assert found is not None
+        assert found[0] == [((rows, 3), FLOAT), ((rows * 3 // 2,), FLOAT)]
+        levels = {name: [one.tolist() for one in own] for name, own in found[1].items()}
+        assert levels == {"y": [list(range(0, 3 * rows + 1, 3))], "z": [[0, 4]]}
     others: list[Any] = [
         ((1, 6), FLOAT),
         ((5, 7), FLOAT),
@@ -93,4 +98,4 @@ def test_what_is_left_open() -> None:
     assert sizes.specs({**known, "w": ((6, 4), FLOAT)}) is None
     assert sizes.specs({**known, "x": ((1 << 61, 6), FLOAT)}) is None
     with pytest.raises(ValueError, match="these sizes alone"):
-        OpenSizes(known, {"x": {0}}, lambda own: [((int(own["x"][0][0]),), FLOAT)])
+        OpenSizes(known, {"x": {0}}, lambda own: ([((int(own["x"][0][0]),), FLOAT)], {}))
