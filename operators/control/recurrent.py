@@ -238,8 +238,12 @@ def _infer_while_building(s: ShapeArgs, step: StepNet) -> None:
         s.set("final", *_final_spec(step, memories, -1))
 
 
-def _infer_even(s: ShapeArgs, step: StepNet, outer: EvenOffsets) -> None:
-    """Shapes where sequences are equally long, whose number and length may vary."""
+def _infer_even(s: ShapeArgs, step: StepNet, outer: Any) -> None:
+    """Shapes where sequences are equally long, whose number and length may vary.
+
+    Args:
+        outer: `EvenOffsets`.
+    """
     if any(s.input_offsets(name) for name in s.op.inputs.get("static", ())):
         s.fail(f"{step.title}: a static link holds sequences of lengths that vary")
     memories = _memory_specs(s, step)

@@ -440,8 +440,8 @@ def sequence_rows_shape(s: ShapeArgs) -> None:
     rows = -1 if -1 in (count, steps) else count * steps
     s.set("out", ((rows, *shape[2:]), s.dtype("x")))
     if s.is_whole():
-        varies = isinstance(rows, Dim)
-        s.set_offsets("out", ((EvenOffsets if varies else EvenOffsets.of)(count, steps),))
+        make: Any = EvenOffsets if isinstance(rows, Dim) else EvenOffsets.of
+        s.set_offsets("out", (make(count, steps),))
 
 
 @sequence_rows.kernel

@@ -65,7 +65,9 @@ def test_other_shapes_than_those_inferred_are_refused(monkeypatch: pytest.Monkey
 
     def one_more(self: OpenSizes, known: Any) -> Any:
         found = specs(self, known)
-        return found and [(tuple([size + 1 for size in shape]), dtype) for shape, dtype in found]
+        if found is None:
+            return None
+        return [(tuple([size + 1 for size in shape]), dtype) for shape, dtype in found[0]], {}
 
     monkeypatch.setattr(OpenSizes, "specs", one_more)
     with pytest.raises(RunError, match=r"is computed as .*, not "):
