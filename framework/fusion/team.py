@@ -419,7 +419,7 @@ def copy_task(
         return None
     if not all(array[:1].flags.c_contiguous for array in arrays):
         return None
-    count = len(target) if target_rows is None else len(target_rows)
+    count = target.shape[0] if target_rows is None else len(target_rows)
     size = target.dtype.itemsize * math.prod(target.shape[1:])
     fields: dict[str, Any] = {"rows": count, "bytes": size, "target": target, "source": source}
     fields |= {"target_step": target.strides[0], "source_step": source.strides[0]}
