@@ -12,7 +12,7 @@ from ....framework.base.context import OpContext
 from ....framework.base.dtypes import DTYPES
 from ....framework.base.errors import FormatError, OpscopeError, RunError
 from ....framework.base.python.bounded_cache import BoundedCache
-from ....framework.base.scope import Scope
+from ....framework.base.scope import Scope, Variable
 from ....framework.base.sizes.dims import Dims
 from ....framework.runtime.executor import bound_bytes
 from ....framework.runtime.plain_net import PlainNet
@@ -206,6 +206,7 @@ class _Ready:
         self._engine = engine
         self.next = _Part(stage.rest) if stage.rest else None
         self._net = None
+        self._rooms: dict[str, np.ndarray] = {}  # memory of inputs
         self._scope = engine.workspaces.lend(Scope(parent=engine.scope))
         if stage.net.ops or stage.fetches:
             written = {name for op in stage.net.ops for name in op.output_names()}
@@ -259,11 +260,21 @@ class _Ready:
         for value, name in self.stage.feeds.items():
             if fed.get(name) is not env[value]:
                 fed[name] = env[value]
-                self._scope.var(name).set(env[value])
+                self._feed(self._scope.var(name), env[value])
         if self._net.operators:
             self._net.run(self._scope, self._context)
         for value, name in self.stage.fetches.items():
             env[value] = self._scope.get(name).numpy()
+
+    def _feed(self, variable: Variable, value: Any) -> None:
+        """Set an input; arrays of ever new shapes lie in memory that only grows, whose pages the
+        system need not bring each time."""
+        if isinstance(value, np.ndarray) and variable.shape != value.shape:
+            room = self._rooms.get(variable.name)
+            if room is None or len(room) < value.nbytes:
+                room = self._rooms[variable.name] = np.empty(value.nbytes, np.uint8)
+            variable.bind(np.ndarray(value.shape, value.dtype, room), own=True)
+        variable.set(value)
 
 
 class _Part:

@@ -321,3 +321,16 @@ def recurrent_model(kind: str) -> bytes:
     y = g.node(kind, [x, "w", "r", "b"], outputs=["y"], hidden_size=4, direction="bidirectional")
     g.output(y, np.float32)
     return model_bytes(g)
+
+
+def test_inputs_of_new_shapes_lie_in_memory_that_only_grows(tmp_path: Path) -> None:
+    model, rng = convolutions(tmp_path / "model.onnx"), np.random.default_rng(3)
+    widths = [3000, 9000, 6000, 9000, 9001, 3000, 40, 6000, 6001, 40]
+    feeds = [{"x": rng.normal(size=(1, 1, 4, width)).astype("f4")} for width in widths]
+    for feed in feeds:
+        alone = opscope.from_onnx(tmp_path / "model.onnx").run(feed)["y"]
+        np.testing.assert_array_equal(model.run(feed)["y"], alone)
+    rooms = [room for ready in model._body._first.ready.values() for room in ready._rooms.values()]
+    largest = max(feed["x"].nbytes for feed in feeds)
+    assert max(room.nbytes for room in rooms) == largest
+    assert len(rooms) <= 2  # the first stage is of one width alone
