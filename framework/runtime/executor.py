@@ -307,7 +307,7 @@ class Frame(BoundSteps):
     net_version = -1
     scope_version = -1
     _computed: Sequence[Variable] = ()  # on a GPU, variables that a run writes to
-    _writes: Sequence[Variable] = ()  # from outside, that a run writes to and that may be packed
+    _writes: Sequence[Variable] = ()  # from outside, that a run writes to
     traces: Traces | None = None
     _recording: Recording | None = None
     _dropped = 0  # of the kept weights, when the frame was bound

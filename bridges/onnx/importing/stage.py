@@ -169,6 +169,7 @@ class Lowering:
         may_promote: whether inputs' values may become part of the signature where a rule asks.
         unroll: whether loops with a known number of rounds are written out.
         dims: those of the sizes in `specs` that may vary.
+        may_derive: whether what is made of parameters alone may be computed beforehand.
     """
 
     def __init__(
@@ -181,12 +182,14 @@ class Lowering:
         may_promote: bool,
         unroll: bool = False,
         dims: Dims | None = None,
+        may_derive: bool = True,
     ) -> None:
         self._store = store
         self._values: dict[str, Value] = {}
         self._foreign = set(foreign)
         self._may_promote = may_promote
         self._unroll = unroll
+        self._may_derive = may_derive and not unroll  # a net that trains reads the parameters
         self._fills = Fills()
         self._specs: dict[str, ArraySpec] = {}
         self._declared: dict[str, VarDecl] = {}
@@ -403,7 +406,7 @@ class Lowering:
                 self._fold(node, values)
         elif kind.lower is None:
             return self._defer(node, host=True)
-        elif known and node.op in _CUT and not self._unroll:
+        elif known and node.op in _CUT and self._may_derive:
             self._derive(node, values)
         else:
             self._call(node, inputs)
@@ -507,7 +510,10 @@ class Lowering:
         arrays = {name: value.array for name, value in values.items() if value is not None}
         with self._fills:
             results = self._store.evaluate(node, arrays)
-        made = [Value("", one.shape, one.dtype, one, is_parameter=True) for one in results]
+        made = [
+            Value("", one.shape, one.dtype, one, is_parameter=True, label=name)
+            for name, one in zip(node.outputs, results, strict=False)
+        ]
         self._values.update(zip(node.outputs, made, strict=False))
         self.stage.derived.append((node, [self.variable(value) for value in made]))
 
@@ -653,7 +659,15 @@ class Lowering:
         given += [(value.shape[1:], value.dtype) for value in loop.scanned]
         specs = dict(zip(graph.inputs, given, strict=True))
         specs |= {name: (value.shape, value.dtype) for name, value in loop.captured.items()}
-        inner = Lowering(self._store, specs, {}, set(), may_promote=False, dims=self.stage.dims)
+        inner = Lowering(
+            self._store,
+            specs,
+            {},
+            set(),
+            may_promote=False,
+            dims=self.stage.dims,
+            may_derive=False,
+        )
         inner._lower_all(graph.nodes)
         found = [inner._find(name) for name in graph.outputs]
         results = [value for value in found if value is not None and value.array is None]

@@ -205,11 +205,10 @@ class Kept:
 
 
 def written_variables(plan: Plan, scope: Scope) -> Sequence[Variable]:
-    """The variables from outside that a run writes to, as far as they may be packed."""
+    """The variables from outside that a run writes to."""
     written = plan.steps.written
     written |= {base for name, base in plan.views.items() if name in written}
-    variables = [scope.get(name) for name in plan.externals if name in written]
-    return [one for one in variables if _suits(one.inner) or _is_vector(one.inner)]
+    return [scope.get(name) for name in plan.externals if name in written]
 
 
 def _weights(plan: Plan) -> list[tuple[int, str]]:

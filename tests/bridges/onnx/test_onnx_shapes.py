@@ -311,6 +311,25 @@ def test_weights_of_loops_follow_their_parameters(kind: str, exposed: bool) -> N
         before = after
 
 
+def test_weights_of_loops_follow_a_training() -> None:
+    data, rng = recurrent_model("LSTM"), np.random.default_rng(2)
+    feed = {"x": rng.normal(size=(5, 2, 30)).astype("f4")}
+    model = model_of_bytes(data)
+    before = model.run(feed)["y"]
+    b = opscope.NetBuilder.from_desc(model.op_list({"x": (5, 2, 30)}))
+    b.backward_from(b.mean(b.mul(b.var("y"), b.var("y")), name="loss"))
+    b.add_optimization(0.5, "sgd")
+    for _ in range(3):
+        b.run(model.scope, feed=feed, fetch=["loss"])
+        after = model.run(feed)["y"]
+        assert np.abs(after - before).max() > 1e-4
+        other = model_of_bytes(data)
+        for each in "wrb":
+            other.scope.get(each).set(model.scope.get(each).numpy())
+        np.testing.assert_array_equal(other.run(feed)["y"], after)
+        before = after
+
+
 def recurrent_model(kind: str) -> bytes:
     """A layer of both directions over x [T, N, 30], with the parameters w, r and b."""
     g, rng = Graph("recurrent", 17), np.random.default_rng(0)
