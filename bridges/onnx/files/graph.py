@@ -34,7 +34,7 @@ class Graph:
 
     Attributes:
         arrays: name -> array: initializers.
-        nibbles: those of them that are bytes of two numbers of 4 bits each -> the shape of these.
+        nibbles: arrays of bytes that hold two numbers of 4 bits each -> the shape of the numbers.
         metadata: key -> text of the model.
         message: the graph's message, without initializers.
     """
