@@ -37,20 +37,24 @@ INLINE void span(word position, word stride, word before, word kernel, word size
 INLINE void pool_inside(const int means, const word kh, const word kw, const T *x, const word *sx,
                           word stride, word wide, word c, T down, const T *right, T *out,
                           const word *so) {
-  for (word q = 0; q < wide; q++, x += stride * sx[3], out += so[3]) {
+  /* read once: vectors that are stored might lie over them */
+  const word row = sx[2], pixel = sx[3], across = stride * pixel, lane = so[1], next = so[3];
+  for (word q = 0; q < wide; q++, x += across, out += next) {
     const T factor = means ? down * right[q] : 1;
     for (word k = 0; k < c; k += LANES) {
       const word i = least(k, c - LANES);
-      vec_t best = *(const row_t *)(x + i);
+      const T *from = x + i;
+      vec_t best = *(const row_t *)from;
 #pragma GCC unroll 3
       for (word y = 0; y < kh; y++)
 #pragma GCC unroll 3
         for (word z = y ? 0 : 1; z < kw; z++) {
-          const vec_t a = *(const row_t *)(x + y * sx[2] + z * sx[3] + i);
-          const flags_t taken = (a > best) | (a != a);
-          best = means ? best + a : (vec_t)(((flags_t)a & taken) | ((flags_t)best & ~taken));
+          const vec_t a = *(const row_t *)(from + y * row + z * pixel);
+          const vec_t more = at_least(best, a);  /* which keeps a NaN of the best alone */
+          const flags_t odd = a != a;
+          best = means ? best + a : (vec_t)((flags_t)more | odd);
         }
-      scatter(out + i * so[1], so[1], means ? best * factor : best);
+      scatter(out + i * lane, lane, means ? best * factor : best);
     }
   }
 }
