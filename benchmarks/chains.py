@@ -91,7 +91,7 @@ def loop_of(name: str, dtype: str) -> Any:
 
 def call_of(program: Any, place: str) -> tuple[Callable[[], Any], int]:
     """A call of a loop over arrays in a place, and how many elements they have."""
-    from opscope.framework.fusion import chains, team
+    from opscope.framework.fusion import chains
     from opscope.framework.fusion.scalars.codegen import COLUMN, FULL, ROW
 
     loop = program.loop
@@ -109,7 +109,7 @@ def call_of(program: Any, place: str) -> tuple[Callable[[], Any], int]:
         array = rng.normal(size=sizes.get(operand.kind, 1)).astype(loop.dtype)
         operands.append((array, steps.get(operand.kind, 0)))
     block = chains.argument(program, (rows, columns), operands)
-    return team.run_together([chains.task(loop, block)]), rows * columns
+    return chains.task(loop, block), rows * columns
 
 
 def seconds(program: Any, compiled: int, place: str) -> tuple[float, float]:

@@ -23,7 +23,7 @@ and then C and Python say
 
     block = native.bind("scaling", x.dtype, "scale",
                         rows=len(x), columns=x.shape[1], factor=2.0, x=x, out=out)
-    call = team.run_together([team.block_task(work, block)])
+    call = team.block_task(work, block)
 
 Sizes are written in elements, a word for each dimension: `rows:step` are rows that lie `step`
 apart, `columns` elements side by side; `columns:1` says nothing of how the array's own axes lie.

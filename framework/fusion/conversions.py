@@ -14,7 +14,6 @@ from ..base.dtypes import HALVES, NAMES, SINGLE
 from ..ir.kernel_args import Call
 from . import chains
 from .scalars.codegen import FULL, Loop, Operand
-from .team import run_together
 
 _FEWEST = 256
 """Elements from which a loop is worth its preparation."""
@@ -31,7 +30,7 @@ def convert_call(xp: Any, source: Any, target: Any) -> Call:
         return plain
     size = source.size
     block = chains.argument(program, (1, size), [(source, size), (target, size)])
-    return run_together([chains.task(loop, block)])
+    return chains.task(loop, block)
 
 
 def _suited(source: Any, target: Any) -> bool:

@@ -113,7 +113,7 @@ def _by_bytes(k: KernelArgs, name: str) -> Call | None:
         return None
     block = bind(library, name, rows=len(x), columns=x.shape[1], x=x, out=out)
     by = ByRows(len(x), (block.item,), (reads,), (writes,), block)
-    return team.run_together([team.rows_task(by, x.size)])
+    return team.rows_task(by, x.size)
 
 
 @compress.kernel(device="cpu", dtypes=(np.float32,), library="native")

@@ -42,4 +42,4 @@ def sum_of_rows(k: KernelArgs, grad: Any, target: Any) -> Call:
     block = native.bind(
         "column_sums", grad.dtype, "sums", rows=rows, columns=columns, x=grad, out=target
     )
-    return team.run_together([team.block_task(2 * grad.size, block)])
+    return team.block_task(2 * grad.size, block)

@@ -22,7 +22,7 @@ from ...framework.fusion.compiled import native
 from ...framework.fusion.scalars.array_calls import ArrayHost, array_calls, array_plan
 from ...framework.fusion.scalars.codegen import COLUMN, FULL, ROW, Loop, Operand
 from ...framework.fusion.scalars.expression import Tree, parse, replace_names
-from ...framework.fusion.team import in_order, run_together
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 
 
@@ -85,7 +85,7 @@ def fused(
     program = chains.program(loop)
     if program is None:
         return None
-    return run_together([chains.task(loop, chains.argument(program, shape, operands))])
+    return chains.task(loop, chains.argument(program, shape, operands))
 
 
 @lru_cache(maxsize=1024)

@@ -48,7 +48,7 @@ def row_adder(out: Any, ids: Any, values: Any, places: Any = None) -> Call | Non
         places=places,
         values=values,
     )
-    return team.run_together([team.block_task(2 * ids.size * width, block)])
+    return team.block_task(2 * ids.size * width, block)
 
 
 def row_summer(
@@ -89,4 +89,4 @@ def row_summer(
 
     items = block.item_of("order_rows"), block.item_of("sum_rows")
     work = _ADDED * ids.size * (columns + _SORTED)
-    return team.run_together([team.ParallelTask(items, work, block, check=check_found)])
+    return team.ParallelTask(items, work, block, check=check_found)

@@ -86,7 +86,7 @@ class Work:
 
     def call(self) -> Call:
         """One call for all of it, which threads share."""
-        return team.run_together([self.task()])
+        return self.task()
 
     def task(self) -> team.ParallelTask:
         """All of it as one task."""

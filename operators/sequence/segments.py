@@ -35,4 +35,4 @@ def group_reducer(
         **{"kind": _KINDS[ufunc], "groups": len(out), "columns": columns, "taken": len(x)},
         **{"offsets": np.ascontiguousarray(offsets, np.int64), "rows": taken, "x": x, "out": out},
     )
-    return team.run_together([team.block_task(2 * int(offsets[-1]) * columns, block)])
+    return team.block_task(2 * int(offsets[-1]) * columns, block)

@@ -24,7 +24,6 @@ from opscope.framework.files.tensor_file import TensorFile, write_tensors
 from opscope.framework.fusion import chains
 from opscope.framework.fusion.conversions import convert_call
 from opscope.framework.fusion.scalars.codegen import FULL, ONE, Loop, Operand
-from opscope.framework.fusion.team import run_together
 from opscope.framework.ir.desc import INPUT, PARAMETER, make_op, make_var
 from opscope.framework.ir.messages import attr_value, from_message, serialize_net, to_message
 from opscope.framework.ir.op_list import OpList
@@ -139,7 +138,7 @@ def test_without_ml_dtypes(tmp_path):
 
 
 def run_loop(loop: Loop, *arrays: np.ndarray) -> None:
-    run_together([task_of_loop(loop, arrays)])()
+    task_of_loop(loop, arrays)()
 
 
 def same_bits(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:

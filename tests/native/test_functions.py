@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.fusion import chains, team
+from opscope.framework.fusion import chains
 from opscope.framework.fusion.compiled import native
 from opscope.framework.fusion.scalars.codegen import FULL, Graph, Loop, Operand
 from opscope.framework.fusion.scalars.expression import parse
@@ -26,7 +26,7 @@ _ZERO_FROM = {"float32": -89.0, "float64": -710.0}
 def apply(text: str, x: np.ndarray) -> np.ndarray:
     loop = Loop(x.dtype.name, (Operand(FULL, x.dtype.name),) * 2, (parse(text),), ((1, "v0"),))
     out = np.empty_like(x)
-    team.run_together([task_of_loop(loop, [x, out])])()
+    task_of_loop(loop, [x, out])()
     return out
 
 

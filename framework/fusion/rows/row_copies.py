@@ -13,7 +13,7 @@ import numpy as np
 from ...ir.kernel_args import Call
 from ..compiled import native
 from ..compiled.arguments import bind, grid, is_host_array
-from ..team import ParallelTask, block_task, copy_task, fill_task, library, run_together, with_task
+from ..team import ParallelTask, block_task, copy_task, fill_task, library, with_task
 
 _IN_RANGE = "clip"
 """NumPy's mode for rows that are in range by construction; "raise" would go through a buffer."""
@@ -61,7 +61,7 @@ def copy_call(xp: Any, source: Any, target: Any) -> Call:
     if xp is np and (target.dtype.hasobject or np.may_share_memory(target, source)):
         return call
     if (turned := _turn_task(target, source)) is not None:
-        return run_together([turned])  # NumPy goes along one of the arrays, a line for each element
+        return turned  # NumPy goes along one of the arrays, a line for each element
     return with_task(call, copy_task(target, source) or _runs_task(target, source))
 
 

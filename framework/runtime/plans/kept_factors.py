@@ -20,7 +20,7 @@ import numpy as np
 from ...base.python.cached import new_lock
 from ...base.scope import Scope, Variable
 from ...base.untrusted.limits import physical_memory
-from ...fusion.team import ParallelTask, run_together
+from ...fusion.team import ParallelTask
 from ...ir.desc import INPUT
 from ..externals import externals_of
 from .plan import Plan
@@ -61,8 +61,7 @@ class Packs:
         """The memory of a key, filled; for a new key `make` returns it with what fills it."""
         with self._lock:
             if key not in self._entries:
-                memory, task = make()
-                fill = run_together([task])
+                memory, fill = make()
                 fill()
                 self._entries[key] = memory, fill
             return self._entries[key][0]

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.errors import DeviceError
-from ....framework.fusion import team
 from ....framework.fusion.compiled import native
 from ....framework.ir.kernel_args import Call, KernelArgs
 from ....framework.ir.registry import Kernel
@@ -56,8 +55,7 @@ def product(
     factors = alpha, 0.0 if bias is None and by is None else 1.0
     from . import bf16_gemm, bf16_products
 
-    task = bf16_products.by_terms(bf16_gemm.ONE, arrays, how, factors, bias)
-    return team.run_together([task])
+    return bf16_products.by_terms(bf16_gemm.ONE, arrays, how, factors, bias)
 
 
 def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:

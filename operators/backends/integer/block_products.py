@@ -53,7 +53,7 @@ def _kernel(k: KernelArgs) -> Call | None:
     multiplying = bind(library, "block_product", n=len(w), w=w, **last, **given)
     speed = _SPEED if k.attrs["int8_x"] else 1
     work = max(_READ * w.size, out.size * depth // speed)
-    product = team.run_together([team.block_task(work, arranging, multiplying)])
+    product = team.block_task(work, arranging, multiplying)
     return team.in_order(*load, product, *store)
 
 

@@ -182,24 +182,24 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
 
     task = row_products.first_way(arrays, how, factors, bias, library())
     if task is not None:
-        return team.run_together([task])
+        return task
     work = out.size * a.shape[1]
     threads = most_threads()
     teams = team.library() is not None
     if threads > 1 and work >= (_largest(threads) if teams else _SHARED):
         return None
     if teams and work >= _RAGGED and _is_ragged(out):
-        return team.run_together([parts.product(blas.make_gemm, arrays, how, factors, bias)[-1]])
+        return parts.product(blas.make_gemm, arrays, how, factors, bias)[-1]
     narrow = how[0] == (1, 0) and out.shape[1] <= _NARROW and a.shape[1] >= 2 * _PIECE
     if teams and narrow:
-        return team.run_together([_in_pieces(arrays, how, factors, bias)])
+        return _in_pieces(arrays, how, factors, bias)
     if not teams:
         gemm, addresses = parts.one(_gemm, arrays, how, factors)
         return in_order(*parts.copying_bias(out, bias, _GemmCall(gemm, addresses, arrays)))
     gemms, addresses, task = parts.product(_gemm, arrays, how, factors, bias)
     if len(gemms) == 1 and bias is None and isinstance(gemms[0], Gemm):
         return team.with_task(_GemmCall(gemms[0], addresses[0], arrays), task)
-    return team.run_together([task])
+    return task
 
 
 def _is_ragged(out: Any) -> bool:

@@ -160,7 +160,7 @@ def stacked(make: MakeGemm[Gemm], most: int | None, a: Any, b: Any, out: Any) ->
     fields: dict[str, Any] = dict(zip(("a", "b", "c"), at, strict=True))
     fields |= {"function": gemm.address, "handle": gemm.handle, "rows": 0, "bytes": 0, "step": 0}
     products = arguments.several(team.library(), "gemm_part", len(places), **fields)
-    return team.run_together([team.parts_task(products, len(places) * m * n * k, gemm)])
+    return team.parts_task(products, len(places) * m * n * k, gemm)
 
 
 def offsets_in(stack: Any, places: list[tuple[int, ...]]) -> Any:
@@ -205,9 +205,7 @@ def by_task(find: Find, other: Product) -> Product:
         xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
     ) -> Call:
         task = find(a, b, out, alpha, bias, by)
-        if task is not None:
-            return team.run_together([task])
-        return other(xp, a, b, out, alpha=alpha, bias=bias, by=by)
+        return task or other(xp, a, b, out, alpha=alpha, bias=bias, by=by)
 
     return product
 

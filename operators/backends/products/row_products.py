@@ -88,8 +88,7 @@ def of_neighbors(rows: Any, count: int, b: Any, out: Any, bias: Any) -> Call | N
     a = np.lib.stride_tricks.as_strided(rows, (m, k), rows.strides)
     turned = (0, int(b.strides[0] == b.itemsize)), (0, 0, 0)  # of the steps, tiles need none
     factors = 1.0, 0.0 if bias is None else 1.0
-    one = task((a, b, out), turned, factors, bias, None)
-    return None if one is None else team.run_together([one])
+    return task((a, b, out), turned, factors, bias, None)
 
 
 def task(

@@ -419,7 +419,7 @@ def every_loop(dtype: str) -> Work:
                 ]
                 task = task_of_loop(loop, arrays)
                 if way == "alone":
-                    team.run_together([task])()
+                    task()
                 else:
                     tasks.append(replace(task, work=team.ITEM_WORK))
                 results.update({f"{op_type} {way} {i}": arrays[i] for i in written})

@@ -10,7 +10,7 @@ import pytest
 
 from opscope.framework.base.cpu import threads
 from opscope.framework.base.errors import ArgumentError
-from opscope.framework.fusion import chains, team
+from opscope.framework.fusion import chains
 from opscope.framework.fusion.compiled import arguments, c_source, compiler
 from opscope.framework.fusion.compiled.libraries import find_compiler
 from opscope.framework.fusion.scalars.codegen import COLUMN, FULL, ONE, ROW, Graph, Loop, Operand
@@ -74,7 +74,7 @@ def run(loop: Loop, arrays: list[np.ndarray]) -> list[np.ndarray]:
     """The results, which lie over nothing that is given."""
     own = [array.copy() for array in arrays]
     with np.errstate(all="ignore"):
-        team.run_together([task_of_loop(loop, own)])()
+        task_of_loop(loop, own)()
     return [own[operand] for operand, _ in loop.stores]
 
 
@@ -133,11 +133,11 @@ def test_results_lie_over_what_is_read() -> None:
     loop = Loop("float32", operands, values, ((2, "v0"), (3, "v1")))
     x, y = arrays_of(loop, 3, 211)[:2]
     wanted = run(loop, [x, y, x, y])
-    team.run_together([task_of_loop(loop, [x, y, x, y])])()
+    task_of_loop(loop, [x, y, x, y])()
     np.testing.assert_array_equal([x, y], wanted)
     swap = Loop("float32", operands, (parse("x0"), parse("x1")), ((2, "v1"), (3, "v0")))
     before = [x.copy(), y.copy()]
-    team.run_together([task_of_loop(swap, [x, y, x, y])])()
+    task_of_loop(swap, [x, y, x, y])()
     np.testing.assert_array_equal([y, x], before)
 
 
@@ -156,7 +156,7 @@ def test_rows_of_any_width(dtype: str) -> None:
             before = out[:, width:].copy()
             columns = [(array[:, :width], width + 5) for array in (x, y, out)]
             block = chains.argument(chains.program(loop), (3, width), columns)
-            team.run_together([chains.task(loop, block)])()
+            chains.task(loop, block)()
             np.testing.assert_array_equal(out[:, :width], wanted, err_msg=str(width))
             np.testing.assert_array_equal(out[:, width:], before, err_msg=str(width))
 
@@ -288,7 +288,7 @@ def test_limits_are_what_the_choices_say(low: float, high: float, dtype: str) ->
     program = chains.program(loop)
     assert program is not None
     block = chains.argument(program, (1, x.size), [(x, x.size), (out, x.size)])
-    team.run_together([chains.task(loop, block)])()
+    chains.task(loop, block)()
     want = np.where(x < low, low, np.where(x > high, high, x)).astype(dtype)
     np.testing.assert_array_equal(out, want)
     np.testing.assert_array_equal(np.signbit(out), np.signbit(want))

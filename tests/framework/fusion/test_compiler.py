@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.fusion import chains, team
+from opscope.framework.fusion import chains
 from opscope.framework.fusion.compiled import compiler, libraries, library_files
 from opscope.framework.fusion.scalars.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.scalars.expression import parse
@@ -38,7 +38,7 @@ program = chains.program(loop)
 os.environ["OPSCOPE_CC"] = os.environ.get("COMPILER", "")  # of loops alone
 assert compiler.compile_loop(program)
 block = chains.argument(program, (1, 8), [(x, 8)])
-team.run_together([chains.task(loop, block)])()
+chains.task(loop, block)()
 assert (x == 3).all()
 """
 
@@ -55,7 +55,7 @@ def program_of(made: Loop) -> chains.Program:
 
 def apply(made: Loop, x: np.ndarray) -> np.ndarray:
     assert compiler.compile_loop(program_of(made))
-    team.run_together([task_of_loop(made, [x])])()
+    task_of_loop(made, [x])()
     return x
 
 

@@ -89,7 +89,7 @@ class Counted:
             words[2] = self.counts[number - 1].ctypes.data if number else 0
             words[3] = nanoseconds
         found = tuple((function, words.ctypes.data) for words in self.arguments)
-        self.call = team.run_together([team.ParallelTask(found, work, self)])
+        self.call = team.ParallelTask(found, work, self)
 
     def run(self) -> None:
         self.runs += 1

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no nati
 
 
 def run(task: team.ParallelTask) -> None:
-    team.run_together([task])()
+    task()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.bool_])
@@ -151,9 +151,9 @@ def test_a_check_ends_a_list() -> None:
         if len(log) > 2:
             raise ValueError("refused")
 
-    fills = [team.run_together([team.fill_task(target, value)]) for value in (1.0, 2.0, 3.0)]
+    fills = [team.fill_task(target, value) for value in (1.0, 2.0, 3.0)]
     task = replace(team.task_of(fills[1]), check=check)
-    calls = [fills[0], team.run_together([task]), fills[2]]
+    calls = [fills[0], task, fills[2]]
     for merge in (team.merge, lambda calls: team.in_blocks(calls)[0]):
         merged = merge(calls)
         assert [len(team.task_of(call).items) for call in merged] == [2, 1]
@@ -176,7 +176,7 @@ def test_a_list_is_made_once_however_long(monkeypatch) -> None:
 
     run_together = team.run_together
     targets = np.zeros((100, 3))
-    fills = [run_together([team.fill_task(row, 1.0)]) for row in targets]
+    fills = [team.fill_task(row, 1.0) for row in targets]
     monkeypatch.setattr(team, "run_together", counted)
     calls, firsts = team.in_blocks([*fills[:40], print, *fills[40:]])
     assert (lengths, firsts) == ([40, 60], [0, 40, 41]) and calls[1] is print
@@ -192,7 +192,7 @@ def test_on_one_thread_all_neighbors_are_a_list(monkeypatch, count, lengths) -> 
     copy = team.copy_task(np.zeros((4, 8)), np.ones((4, 8)))
     tasks = [team.ParallelTask(copy.items, 2 * team._TOGETHER, copy) for _ in range(3)]
     rows = [team.ParallelTask(copy.items, 2 * team._TOGETHER, copy, lambda: None) for _ in range(2)]
-    merged, _ = team.in_blocks([team.run_together([task]) for task in (*tasks, *rows)])
+    merged, _ = team.in_blocks([*tasks, *rows])
     assert [len(team.task_of(call).items) for call in merged] == lengths
 
 
@@ -202,7 +202,7 @@ def test_short_items_keep_no_list_from_threads() -> None:
     functions = team.library().addresses
     for short, name in ((0, "alone"), (1, "alone"), (2, "team"), (4, "team")):
         task = team.ParallelTask(items, work, copy, short=short)
-        (call,) = team.merge([team.run_together([task])])
+        (call,) = team.merge([task])
         address = ctypes.cast(call.func, ctypes.c_void_p).value
         assert address == functions[f"opscope_{name}"]
         both = team.run_together([task, team.ParallelTask(items, work, copy, short=4)])

@@ -9,7 +9,6 @@ import pytest
 
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.cpu.threads import threads_set
-from opscope.framework.fusion import team
 from opscope.operators.backends.bfloat16 import bf16_products
 from opscope.operators.backends.products import blas, mkl, parts
 from tiles import tiles  # noqa: F401
@@ -91,7 +90,7 @@ def test_large_factors_are_not_kept_packed() -> None:
         assert how is not None
         task = bf16_products.task((a, b, out), how, (1.0, 0.0), None)
         assert task is not None and (task.by_rows is not None) is joins
-        team.run_together([task])()
+        task()
         np.testing.assert_allclose(out, a.astype("f8") @ b, rtol=0, atol=2e-3)
 
 

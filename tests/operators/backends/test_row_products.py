@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.cpu import threads
-from opscope.framework.fusion import chains, team
+from opscope.framework.fusion import chains
 from opscope.framework.fusion.compiled import native
 from opscope.operators.backends.products import blas, mkl, parts, row_products, vector_products
 
@@ -48,7 +48,7 @@ def test_task(m, k, n, turned, dtype, library):
         task = row_products.task((a, b, out), how, factors, row, found)
         assert task is not None and task.by_rows.rows == m
         for _ in range(2 if not factors[1] or row is not None else 1):
-            team.run_together([task])()
+            task()
         _close(out, wanted, k)
 
 
@@ -94,7 +94,7 @@ def test_first_factor_in_columns(m, k, n, turned, dtype, monkeypatch):
         task = row_products.task((a, b, out), how, factors, row, None)
         assert task is not None
         for _ in range(2 if not factors[1] or row is not None else 1):
-            team.run_together([task])()
+            task()
         _close(out, wanted, k)
     if (found := mkl.library()) is not None:
         assert row_products.task((a, b, out), how, (1.0, 0.0), None, found) is None
@@ -111,7 +111,7 @@ def test_first_factor_in_columns_on_threads(monkeypatch):
             task = row_products.task(
                 (a, b, out), parts.layouts((a, b, out)), (1.0, 0.0), None, None
             )
-            team.run_together([task])()
+            task()
             found.append(out.copy())
     _close(found[0], a.astype(float) @ b, 300)
     assert all((one == found[0]).all() for one in found)
@@ -142,7 +142,7 @@ def test_part_of_wider_matrices():
     a, out = whole[50:1050, 100:400], np.zeros((1000, 600), np.float32)[:, 7:487]
     b = np.random.default_rng(1).standard_normal((300, 480)).astype(np.float32)
     task = row_products.task((a, b, out), parts.layouts((a, b, out)), (1.0, 0.0), None, None)
-    team.run_together([task])()
+    task()
     _close(out, a.astype(float) @ b, 300)
     assert not out.base[:, :7].any() and not out.base[:, 487:].any()
 
@@ -170,7 +170,7 @@ class TestVectors:
         ):
             out[:] = begin
             task = vector_products.task((a, b, out), how, factors, row)
-            call, results = team.run_together([task]), []
+            call, results = task, []
             for _ in range(3):  # to and fro: every bit is the same
                 out[:] = begin
                 call()
@@ -206,7 +206,7 @@ class TestFewRows:
             out[:] = begin
             task = vector_products.few_rows((a, b, out), how, factors, row)
             assert task is not None
-            team.run_together([task])()
+            task()
             _close(out, wanted, k)
 
     def test_part_of_wider_matrices(self):
@@ -222,7 +222,7 @@ class TestFewRows:
         a, b, out = (np.abs(one) for one in _arrays(5, 101, 99, np.float32, True))
         a[1, 100], a[2, 90], b[99, 7], b[0, 98] = np.inf, np.nan, np.inf, -np.inf
         task = vector_products.few_rows((a, b, out), parts.layouts((a, b, out)), (1.0, 0.0), None)
-        team.run_together([task])()
+        task()
         with np.errstate(invalid="ignore"):
             np.testing.assert_allclose(out, a @ b, rtol=1e-5)
 
