@@ -17,7 +17,7 @@ from .determinize import (
     STRING_BYTES,
     DeterminiseOptions,
 )
-from .lattice import Arc, CompactLattice, Weight
+from .lattice import NO_PATH, Arc, CompactLattice, Weight
 from .plain import LatticeColumns
 
 _ARC = DTYPES["LatticeArc"]
@@ -113,7 +113,7 @@ def _failure(status: int, wrong: int, lattice: LatticeColumns, ids: int) -> Exce
     if status == NO_MEMORY:
         return MemoryError("a lattice")
     if status == BadLattice.EMPTY:
-        return ShapeError("the lattice is empty: it has no path")
+        return ShapeError(NO_PATH)
     if status == BadLattice.LOOP:
         return ShapeError("the lattice has a loop")
     if status == BadLattice.NO_ID:

@@ -54,6 +54,7 @@ class Weight(NamedTuple):
 
 
 ONE = Weight()
+NO_PATH = "the lattice is empty: it has no path"
 _LARGEST = float(np.finfo(np.float32).max)
 
 

@@ -18,7 +18,7 @@ from ...framework.base.errors import OpscopeError, ShapeError
 from ..files.transition_model import TransitionModel
 from . import compiled
 from .determinize import DeterminiseOptions, determinize
-from .lattice import CompactLattice
+from .lattice import NO_PATH, CompactLattice
 from .minimize import minimized, strings_pushed, weights_pushed
 from .plain import LatticeColumns, PlainLattice, from_lattice, from_raw, to_lattice
 from .raw_lattice import RawLattice
@@ -92,7 +92,7 @@ def _by_python(
 ) -> Determinized:
     """What `compiled.determinized` does in C."""
     if plain.rest()[0] == math.inf:
-        raise ShapeError("the lattice is empty: it has no path")
+        raise ShapeError(NO_PATH)
     reached = beam
     complete = True
     end_ids: list[tuple[int, ...]] | None = None

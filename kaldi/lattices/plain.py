@@ -12,7 +12,7 @@ import numpy as np
 from ...framework.base.algorithms.strongly_connected import depth_first
 from ...framework.base.errors import ShapeError
 from ...framework.base.sequence import repeated
-from .lattice import Arc, CompactLattice, Weight, single, split, top_sorted
+from .lattice import NO_PATH, Arc, CompactLattice, Weight, single, split, top_sorted
 from .operations import connected
 from .raw_lattice import RawLattice
 from .unfold import check_lattice
@@ -175,7 +175,7 @@ def from_raw(raw: RawLattice) -> LatticeColumns:
     if np.isnan(raw.graph).any() or np.isnan(raw.acoustic).any() or np.isnan(raw.final).any():
         raise ShapeError("the lattice has a cost that is NaN")
     if not np.isfinite(raw.final).any():
-        raise ShapeError("the lattice is empty: it has no path")
+        raise ShapeError(NO_PATH)
     graph = raw.graph.astype(np.float64)
     whole = graph + raw.acoustic
     arcs = raw.source, raw.target, raw.olabel, np.where(raw.ilabel, raw.ilabel, -1)
@@ -206,7 +206,7 @@ def from_lattice(lattice: CompactLattice) -> PlainLattice:
     check_lattice(lattice)
     lattice = top_sorted(split(connected(lattice)))
     if lattice.start != 0:
-        raise ShapeError("the lattice is empty: it has no path")
+        raise ShapeError(NO_PATH)
     return PlainLattice(
         [
             [(a.label, a.target, a.weight.ids, a.weight.cost, a.weight.graph) for a in group]

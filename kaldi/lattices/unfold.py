@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.untrusted.limits import check_limit
-from .lattice import Arc, CompactLattice, Weight, topological_order
+from .lattice import NO_PATH, Arc, CompactLattice, Weight, topological_order
 from .operations import connected, without_epsilons
 from .transition_ids import TransitionIds
 
@@ -106,7 +106,7 @@ def check_lattice(lattice: CompactLattice, transitions: TransitionIds | None = N
         ShapeError: it is such a one.
     """
     if not 0 <= lattice.start < lattice.states or all(end is None for end in lattice.final):
-        raise ShapeError("the lattice is empty: it has no path")
+        raise ShapeError(NO_PATH)
     for state, group in enumerate(lattice.arcs):
         for label, weight, target in group:
             if label < 0 or not 0 <= target < lattice.states:

@@ -25,7 +25,7 @@ from ....framework.base.errors import FormatError, ShapeError
 from ....framework.base.sequence import bincount
 from ....kaldi.files.transition_model import TransitionModel
 from ....kaldi.lattices.acceptors import depth_sorted
-from ....kaldi.lattices.lattice import CompactLattice, Weight
+from ....kaldi.lattices.lattice import NO_PATH, CompactLattice, Weight
 from ....kaldi.lattices.paths import Arcs, Paths
 from ....kaldi.lattices.transition_ids import TransitionIds
 from ....kaldi.tables.streams import open_reader
@@ -165,7 +165,7 @@ class UtteranceCriterion:
         if ids.num_pdfs != pdfs:
             raise ShapeError(f"the model has {ids.num_pdfs} pdfs, the network {pdfs} outputs")
         if lattice.start < 0:
-            raise ShapeError("the lattice is empty")
+            raise ShapeError(NO_PATH)
         arcs = Arcs.of(depth_sorted(lattice.with_weights(self._known)))
         real = np.flatnonzero(arcs.ids)
         taken, frame = arcs.ids[real], arcs.frame[real]
