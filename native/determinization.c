@@ -1,10 +1,9 @@
-/* Transducers determinized: kaldi/fst/algorithms/determinize_star.py. Sequences of output labels are nodes of a
-   tree, 0 the empty one. */
+/* Transducers determinized: kaldi/fst/algorithms/determinize_star.py. */
 #include "base.h"
 #include "determinization_arguments.h"
+#include "sequences.h"
 #include "transducers.h"
 
-typedef struct { int32_t parent, label, length; } Node;
 typedef struct { int32_t state, outputs; double weight; } Element;
 typedef struct { int32_t state, outputs, turns, queued; double passed, came; } Entry;
 typedef struct { int32_t label, state, outputs, number; double weight; } Way;
@@ -16,7 +15,7 @@ typedef struct {
   const struct fst *f;
   double delta; int64_t limit, most_turns, most_waiting; int log;
   uint8_t *silent;                    /* whether states have arcs without input labels */
-  Node *nodes; int64_t node_count, nodes_room, node_slots; int32_t *node_table;
+  Sequences labels;                   /* that are written */
   Set *sets; int64_t set_count, sets_room, set_slots; int32_t *set_table;
   Element *elements; int64_t element_count, elements_room;
   Wide *arcs; int64_t arc_count, arcs_room;
@@ -37,57 +36,16 @@ static int fail(Determinizer *d, int why, int64_t at, int32_t label, int32_t one
 static double plus(const Determinizer *d, double one, double other) {
   return sum_of(d->log, one, other);
 }
-static uint64_t node_hash(int32_t parent, int32_t label) {
-  return mixed((uint64_t)(uint32_t)parent << 32 | (uint32_t)label);
-}
-/* The sequence with one more label at its end. */
-static int32_t longer(Determinizer *d, int32_t parent, int32_t label) {
-  if (!label || d->failed) return parent;
-  if (d->node_count * 2 >= d->node_slots) {
-    const int64_t slots = d->node_slots * 2;
-    int32_t *table = calloc(slots, sizeof(int32_t));
-    if (!table) return fail(d, NO_MEMORY, 0, 0, 0, 0);
-    for (int64_t i = 1; i < d->node_count; i++) {
-      uint64_t at = node_hash(d->nodes[i].parent, d->nodes[i].label) & (slots - 1);
-      while (table[at]) at = (at + 1) & (slots - 1);
-      table[at] = (int32_t)i;
-    }
-    free(d->node_table);
-    d->node_table = table; d->node_slots = slots;
-  }
-  uint64_t at = node_hash(parent, label) & (d->node_slots - 1);
-  for (; d->node_table[at]; at = (at + 1) & (d->node_slots - 1)) {
-    const Node *n = d->nodes + d->node_table[at];
-    if (n->parent == parent && n->label == label) return d->node_table[at];
-  }
-  if (d->node_count >= MOST_STATES || !GROW(d->nodes, d->nodes_room, d->node_count + 1))
-    return fail(d, NO_MEMORY, 0, 0, 0, 0);
-  d->nodes[d->node_count] = (Node){parent, label, d->nodes[parent].length + 1};
-  d->node_table[at] = (int32_t)d->node_count;
-  return (int32_t)d->node_count++;
-}
-/* What two sequences begin with. */
-static int32_t prefix(const Determinizer *d, int32_t one, int32_t other) {
-  const Node *n = d->nodes;
-  while (one != other)
-    if (n[one].length >= n[other].length) one = n[one].parent;
-    else other = n[other].parent;
-  return one;
-}
-/* Writes the last labels of a sequence, up to `count`. */
-static void write_labels(const Determinizer *d, int32_t outputs, int64_t count, int32_t *labels) {
-  for (; count > 0; outputs = d->nodes[outputs].parent)
-    labels[--count] = d->nodes[outputs].label;
+/* A sequence with one more label at its end. */
+static int32_t longer(Determinizer *d, int32_t outputs, int32_t label) {
+  if (!label || d->failed) return outputs;
+  const int32_t made = with_id(&d->labels, outputs, label);
+  return made < 0 ? fail(d, NO_MEMORY, 0, 0, 0, 0) : made;
 }
 /* What follows the first `size` labels of a sequence. */
 static int32_t suffix(Determinizer *d, int32_t outputs, int64_t size) {
-  const int64_t count = d->nodes[outputs].length - size;
-  if (!size) return outputs;
-  if (!GROW(d->turned, d->turned_room, count)) return fail(d, NO_MEMORY, 0, 0, 0, 0);
-  write_labels(d, outputs, count, d->turned);
-  int32_t rest = 0;
-  for (int64_t i = 0; i < count; i++) rest = longer(d, rest, d->turned[i]);
-  return rest;
+  const int32_t made = size ? appended(&d->labels, 0, outputs, size) : outputs;
+  return made < 0 ? fail(d, NO_MEMORY, 0, 0, 0, 0) : made;
 }
 
 static int rehash_sets(Determinizer *d) {
@@ -123,7 +81,7 @@ static int32_t set_state(Determinizer *d, int64_t begin, int32_t source, int32_t
            && fabs(known[i].weight - new[i].weight) <= d->delta) i++;
     if (i == count) { d->element_count = begin; return s; }
   }
-  if (d->set_count >= MOST_STATES
+  if (d->set_count >= MOST_ENTRIES
       || !GROW(d->sets, d->sets_room, d->set_count + 2)
       || !GROW(d->stack, d->stack_room, d->stacked + 1))
     return fail(d, NO_MEMORY, 0, 0, 0, 0);
@@ -252,12 +210,12 @@ static int add_group(Determinizer *d, int64_t set, Way *w, int64_t count) {
   const int32_t label = w->label;
   count = joined(d, set, w, count);
   if (!count) return 0;
-  int32_t common = w->outputs, longest = d->nodes[common].length;
+  int32_t common = w->outputs, longest = d->labels.nodes[common].length;
   for (int64_t i = 1; i < count; i++) {
-    common = prefix(d, common, w[i].outputs);
-    if (d->nodes[w[i].outputs].length > longest) longest = d->nodes[w[i].outputs].length;
+    common = prefix(&d->labels, common, w[i].outputs);
+    if (d->labels.nodes[w[i].outputs].length > longest) longest = d->labels.nodes[w[i].outputs].length;
   }
-  const int64_t size = d->nodes[common].length, begin = d->element_count;
+  const int64_t size = d->labels.nodes[common].length, begin = d->element_count;
   if (longest - size > d->most_waiting) return fail(d, STILL_OPEN, set, label, 0, 0);
   /* a sum of logarithms depends on the order: that in which states were met */
   if (d->log && count > 1) qsort(w, count, sizeof(Way), by_number);
@@ -315,7 +273,7 @@ static int lay_out(Determinizer *d, Made *m) {
   int64_t base = 0, longest = 0;      /* arcs of the first states */
   m->states = d->set_count;
   for (int64_t i = 0; i < d->arc_count; i++) {
-    const int64_t length = d->nodes[d->arcs[i].outputs].length, ends = d->arcs[i].target == END;
+    const int64_t length = d->labels.nodes[d->arcs[i].outputs].length, ends = d->arcs[i].target == END;
     base += !ends || length;
     m->count += ends || !length ? length : length - 1;  /* each leads to a state that is added */
     if (length > longest) longest = length;
@@ -323,7 +281,7 @@ static int lay_out(Determinizer *d, Made *m) {
   m->states += m->count;
   m->count = 0;
   for (int64_t i = 0; i < d->arc_count; i++) {
-    const int64_t length = d->nodes[d->arcs[i].outputs].length;
+    const int64_t length = d->labels.nodes[d->arcs[i].outputs].length;
     m->count += d->arcs[i].target == END || length ? length : 1;
   }
   m->final = malloc((m->states + 1) * sizeof(float));
@@ -335,8 +293,8 @@ static int lay_out(Determinizer *d, Made *m) {
     m->final[s] = INFINITY; m->begin[s] = at;
     for (int64_t i = d->sets[s].arcs; i < d->sets[s].arcs + d->sets[s].ways; i++) {
       const Wide w = d->arcs[i];
-      const int64_t length = d->nodes[w.outputs].length, ends = w.target == END;
-      write_labels(d, w.outputs, length, d->turned);
+      const int64_t length = d->labels.nodes[w.outputs].length, ends = w.target == END;
+      write_ids(&d->labels, w.outputs, length, d->turned);
       int64_t here = s, k = 0;
       for (; k < (ends ? length : length - 1); k++) {
         m->arcs[here == s ? at++ : added_at++] =
@@ -357,14 +315,14 @@ static int lay_out(Determinizer *d, Made *m) {
 static int32_t *failure(Determinizer *d, struct determinized *a) {
   int64_t reached = d->label != 0;
   for (int64_t s = d->at; s > 0; s = d->sets[s].source) reached++;
-  const int64_t one = d->nodes[d->one].length, other = d->nodes[d->other].length;
+  const int64_t one = d->labels.nodes[d->one].length, other = d->labels.nodes[d->other].length;
   int32_t *labels = malloc((reached + one + other + 1) * sizeof(int32_t));
   if (!labels) return 0;
   int64_t at = reached;
   if (d->label) labels[--at] = d->label;
   for (int64_t s = d->at; s > 0; s = d->sets[s].source) labels[--at] = d->sets[s].label;
-  write_labels(d, d->one, one, labels + reached);
-  write_labels(d, d->other, other, labels + reached + one);
+  write_ids(&d->labels, d->one, one, labels + reached);
+  write_ids(&d->labels, d->other, other, labels + reached + one);
   a->reached = reached; a->one = one; a->other = other;
   return labels;
 }
@@ -382,13 +340,11 @@ EXPORT(determinized)(struct determinized *a) {
   const struct fst *f = &a->fst;
   Determinizer d = {.f = f, .delta = a->delta, .limit = a->limit, .log = a->log,
                     .most_turns = a->most_turns, .most_waiting = a->most_waiting,
-                    .node_slots = SLOTS, .set_slots = SLOTS};
+                    .set_slots = SLOTS};
   d.silent = calloc(f->states, 1);
   d.place = malloc(f->states * sizeof(int32_t));
-  d.node_table = calloc(SLOTS, sizeof(int32_t));
   d.set_table = malloc(SLOTS * sizeof(int32_t));
-  if (d.silent && d.place && d.node_table && d.set_table && GROW(d.nodes, d.nodes_room, 1)) {
-    d.nodes[d.node_count++] = (Node){0, 0, 0};
+  if (d.silent && d.place && d.set_table && make_sequences(&d.labels, SLOTS)) {
     memset(d.place, -1, f->states * sizeof(int32_t));
     memset(d.set_table, -1, SLOTS * sizeof(int32_t));
     for (int64_t s = 0; s < f->states; s++)
@@ -396,7 +352,7 @@ EXPORT(determinized)(struct determinized *a) {
     run(&d);
   } else d.failed = NO_MEMORY;
   a->status = d.failed;
-  free(d.silent); free(d.place); free(d.node_table); free(d.set_table);
+  free(d.silent); free(d.place); free(d.set_table);
   free(d.elements); free(d.stack); free(d.closed); free(d.entries); free(d.queue); free(d.ways);
   Made m = {0};
   if (!d.failed && lay_out(&d, &m)) GIVE(a, m);
@@ -405,5 +361,5 @@ EXPORT(determinized)(struct determinized *a) {
     a->labels = d.failed && d.failed != NO_MEMORY ? (word)failure(&d, a) : 0;
     if (!a->labels) a->status = NO_MEMORY;
   }
-  free(d.nodes); free(d.sets); free(d.arcs); free(d.turned);
+  free_sequences(&d.labels); free(d.sets); free(d.arcs); free(d.turned);
 }

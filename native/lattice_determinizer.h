@@ -1,14 +1,11 @@
 /* One determinization of a lattice: kaldi/lattices/determinize.py does the same in Python, and
-   gives the same states, arcs and costs. Sequences of transition-ids are nodes of a tree, 0 the
-   empty one. */
+   gives the same states, arcs and costs. */
 #pragma once
 #include "base.h"
-#include "growing.h"
 #include "lattices_arguments.h"
+#include "sequences.h"
 #include <math.h>
 
-#define GROW(array, room, wanted) grow((void **)&(array), &(room), wanted, sizeof(*(array)))
-enum { MOST = INT32_MAX - 8 };
 
 typedef struct { int64_t label, ids; int32_t target, length; double cost, graph; } Way;
 typedef struct { int64_t ids; int32_t length, is; double cost, graph; } End;
@@ -53,7 +50,7 @@ static int32_t index_first(const Index *x, uint32_t hash) {
 }
 /* Adds the entry `count`. */
 static int index_add(Index *x, uint32_t hash) {
-  if (x->count >= MOST || !GROW(x->next, x->next_room, x->count + 1)
+  if (x->count >= MOST_ENTRIES || !GROW(x->next, x->next_room, x->count + 1)
       || !GROW(x->hash, x->hash_room, x->count + 1))
     return 0;
   if (x->count >= x->slots && !index_slots(x, x->slots * 2)) return 0;
@@ -66,7 +63,6 @@ static int index_add(Index *x, uint32_t hash) {
 }
 static void free_index(Index *x) { free(x->heads); free(x->next); free(x->hash); }
 
-typedef struct { int32_t before, last, length, next; } Node;  /* next: of its hash, or unused */
 typedef struct { int32_t state, string; double cost, graph; } Element;
 /* A set of elements as an arc reaches it, and what it leads to. */
 typedef struct { int64_t begin, count; int32_t state, string; double cost, graph; } Reached;
@@ -86,7 +82,7 @@ typedef struct {
   const struct lattice_determinized *a;
   double cutoff, *rest;
   uint8_t *empty, *worded;              /* whether states have such arcs */
-  Node *nodes; int64_t node_count, nodes_room, node_slots, live; int32_t *node_heads, unused;
+  Sequences strings;                    /* of transition-ids */
   Element *elements; int64_t element_count, elements_room, counted;  /* counted as Kaldi does */
   State *states; int64_t states_room; Index by_set;
   Reached *reached; int64_t reached_room; Index by_start;
@@ -100,81 +96,24 @@ typedef struct {
 } Determinizer;
 
 static int fail(Determinizer *d) { d->failed = 1; return 0; }
-static uint64_t mixed(uint64_t h) {
-  h = (h ^ (h >> 32)) * 0x9E3779B97F4A7C15ull;
-  return h ^ (h >> 29);
-}
 
 /* Sequences of ids */
 
-static uint64_t node_hash(int32_t before, int32_t last) {
-  return mixed((uint64_t)(uint32_t)before << 32 | (uint32_t)last);
-}
-static int hash_nodes(Determinizer *d, int64_t slots, const uint8_t *kept) {
-  int32_t *heads = calloc(slots, sizeof *heads);
-  if (!heads) return fail(d);
-  free(d->node_heads);
-  d->node_heads = heads; d->node_slots = slots;
-  if (kept) d->live = d->unused = 0;
-  for (int64_t i = 1; i < d->node_count; i++) {
-    Node *n = d->nodes + i;
-    if (kept && !kept[i]) {
-      *n = (Node){0, 0, -1, d->unused};
-      d->unused = (int32_t)i;
-      continue;
-    }
-    if (n->length < 0) continue;        /* unused before */
-    int32_t *head = heads + (node_hash(n->before, n->last) & (slots - 1));
-    n->next = *head; *head = (int32_t)i;
-    if (kept) d->live++;
-  }
-  return 1;
-}
-/* The sequence with one more id. */
-static int32_t longer(Determinizer *d, int32_t string, int32_t id) {
-  if (d->failed) return 0;
-  if (d->live >= d->node_slots && !hash_nodes(d, d->node_slots * 2, 0)) return 0;
-  int32_t *head = d->node_heads + (node_hash(string, id) & (d->node_slots - 1));
-  for (int32_t i = *head; i; i = d->nodes[i].next)
-    if (d->nodes[i].before == string && d->nodes[i].last == id) return i;
-  int32_t made = d->unused;
-  if (made) d->unused = d->nodes[made].next;
-  else {
-    if (d->node_count >= MOST || !GROW(d->nodes, d->nodes_room, d->node_count + 1)) return fail(d);
-    made = (int32_t)d->node_count++;
-  }
-  d->nodes[made] = (Node){string, id, d->nodes[string].length + 1, *head};
-  *head = made;
-  d->live++;
-  return made;
-}
 static int32_t extended(Determinizer *d, int32_t string, int64_t ids, int32_t length) {
-  for (int32_t i = 0; i < length; i++) string = longer(d, string, d->l->ids[ids + i]);
-  return string;
+  for (int32_t i = 0; i < length && string >= 0; i++)
+    string = with_id(&d->strings, string, d->l->ids[ids + i]);
+  return string < 0 ? fail(d) : string;
 }
-/* The sequence with what follows the first `size` ids of another one. */
-static int32_t joined(Determinizer *d, int32_t string, int32_t other, int32_t size) {
-  const int32_t count = d->nodes[other].length - size;
-  int32_t few[64], *ids = count > 64 ? malloc(count * sizeof *ids) : few;
-  if (!ids) return fail(d);
-  for (int32_t i = count; i > 0; other = d->nodes[other].before) ids[--i] = d->nodes[other].last;
-  for (int32_t i = 0; i < count; i++) string = longer(d, string, ids[i]);
-  if (ids != few) free(ids);
-  return string;
-}
-static int32_t prefix(const Determinizer *d, int32_t one, int32_t other) {
-  const Node *n = d->nodes;
-  while (one != other)
-    if (n[one].length >= n[other].length) one = n[one].before;
-    else other = n[other].before;
-  return one;
+static int32_t rest_of(Determinizer *d, int32_t string, int32_t other, int32_t size) {
+  const int32_t made = appended(&d->strings, string, other, size);
+  return made < 0 ? fail(d) : made;
 }
 /* Whether it costs less; then less of the graph, fewer ids, or greater ones. */
 static int better(const Determinizer *d, const Element *new, const Element *known) {
   if (new->cost != known->cost) return new->cost < known->cost;
   if (new->graph != known->graph) return new->graph < known->graph;
   int32_t one = new->string, other = known->string;
-  const Node *n = d->nodes;
+  const Node *n = d->strings.nodes;
   if (n[one].length != n[other].length) return n[one].length < n[other].length;
   int greater = 0;                      /* the first of the ids that differ decides */
   for (; one != other; one = n[one].before, other = n[other].before)
@@ -185,14 +124,14 @@ static int better(const Determinizer *d, const Element *new, const Element *know
 /* Memory as Kaldi counts it */
 
 static void mark(const Determinizer *d, uint8_t *kept, int32_t string) {
-  for (; string && !kept[string]; string = d->nodes[string].before) kept[string] = 1;
+  for (; string && !kept[string]; string = d->strings.nodes[string].before) kept[string] = 1;
 }
 static void mark_elements(const Determinizer *d, uint8_t *kept, int64_t begin, int64_t count) {
   for (int64_t i = begin; i < begin + count; i++) mark(d, kept, d->elements[i].string);
 }
 /* Forgets the sequences that nothing uses. */
 static void keep_used(Determinizer *d) {
-  uint8_t *kept = calloc(d->node_count, 1);
+  uint8_t *kept = calloc(d->strings.count, 1);
   if (!kept) { fail(d); return; }
   for (int64_t i = 0; i < d->arc_count; i++) mark(d, kept, d->arcs[i].string);
   for (int64_t i = 0; i < d->by_set.count; i++) {
@@ -206,11 +145,11 @@ static void keep_used(Determinizer *d) {
     mark(d, kept, d->reached[i].string);
     mark_elements(d, kept, d->reached[i].begin, d->reached[i].count);
   }
-  hash_nodes(d, d->node_slots, kept);
+  if (!hash_nodes(&d->strings, d->strings.slots, kept)) fail(d);
   free(kept);
 }
 static double bytes_of(const Determinizer *d) {
-  return (double)d->a->string_bytes * d->live + (double)d->a->arc_bytes * d->arcs_counted
+  return (double)d->a->string_bytes * d->strings.live + (double)d->a->arc_bytes * d->arcs_counted
          + (double)d->a->element_bytes * d->counted;
 }
 static int is_full(Determinizer *d) {
@@ -287,12 +226,12 @@ static Element normalize(Determinizer *d, Element *e, int64_t count) {
     if (e[i].cost < common.cost || (e[i].cost == common.cost && e[i].graph < common.graph)) {
       common.cost = e[i].cost; common.graph = e[i].graph;
     }
-    common.string = prefix(d, common.string, e[i].string);
+    common.string = prefix(&d->strings, common.string, e[i].string);
   }
-  const int32_t size = d->nodes[common.string].length;
+  const int32_t size = d->strings.nodes[common.string].length;
   for (int64_t i = 0; i < count; i++) {
     if (e[i].string == common.string) e[i].string = 0;
-    else if (size) e[i].string = joined(d, 0, e[i].string, size);
+    else if (size) e[i].string = rest_of(d, 0, e[i].string, size);
     e[i].cost -= common.cost; e[i].graph -= common.graph;
   }
   return common;
@@ -456,7 +395,7 @@ static void make_arc(Determinizer *d, Task task) {
   const Reached to = state_of(d, task.begin, task.count,
                               d->states[task.state].cost + common.cost);
   if (d->failed || !GROW(d->arcs, d->arcs_room, d->arc_count + 1)) { fail(d); return; }
-  const int32_t whole = joined(d, common.string, to.string, 0);
+  const int32_t whole = rest_of(d, common.string, to.string, 0);
   const int64_t number = d->arc_count++;
   d->arcs[number] = (Arc_){task.label, -1, to.state, whole, common.cost + to.cost,
                            common.graph + to.graph};
@@ -489,19 +428,13 @@ static int64_t order_of(int64_t states, const int64_t *begin, const int32_t *tar
   memmove(order, order + at, (states - at) * sizeof *order);
   return states - at;
 }
-static int64_t write_ids(const Determinizer *d, Lattice *l, int64_t at, int32_t string) {
-  const int32_t length = d->nodes[string].length;
-  for (int64_t i = at + length; i > at; string = d->nodes[string].before)
-    l->ids[--i] = d->nodes[string].last;
-  return at + length;
-}
 /* The states and arcs in topological order. */
 static int result_of(Determinizer *d, Lattice *made) {
   const int64_t states = d->by_set.count;
   int64_t ids = 0;
-  for (int64_t i = 0; i < d->arc_count; i++) ids += d->nodes[d->arcs[i].string].length;
+  for (int64_t i = 0; i < d->arc_count; i++) ids += d->strings.nodes[d->arcs[i].string].length;
   for (int64_t s = 0; s < states; s++)
-    if (d->states[s].end) ids += d->nodes[d->states[s].string].length;
+    if (d->states[s].end) ids += d->strings.nodes[d->states[s].string].length;
   /* One state and as many arcs more, as drop_phones may add. */
   int64_t *begin = malloc((states + 1) * sizeof *begin);
   int64_t *next = malloc((states + 1) * sizeof *next);
@@ -526,13 +459,17 @@ static int result_of(Determinizer *d, Lattice *made) {
       made->begin[i] = count;
       for (int64_t k = s->first_arc; k >= 0; k = d->arcs[k].next) {
         const Arc_ *arc = d->arcs + k;
+        const int32_t length = d->strings.nodes[arc->string].length;
         made->arcs[count++] = (Way){arc->label, at, (int32_t)next[arc->target],
-                                    d->nodes[arc->string].length, arc->cost, arc->graph};
-        at = write_ids(d, made, at, arc->string);
+                                    length, arc->cost, arc->graph};
+        write_ids(&d->strings, arc->string, length, made->ids + at);
+        at += length;
       }
       if (s->end) {
-        made->ends[i] = (End){at, d->nodes[s->string].length, 1, s->end_cost, s->end_graph};
-        at = write_ids(d, made, at, s->string);
+        const int32_t length = d->strings.nodes[s->string].length;
+        made->ends[i] = (End){at, length, 1, s->end_cost, s->end_graph};
+        write_ids(&d->strings, s->string, length, made->ids + at);
+        at += length;
       }
     }
     made->begin[states] = count;
@@ -565,11 +502,10 @@ static int run_once(const struct lattice_determinized *a, const Lattice *l, doub
   d.place = calloc(n, sizeof *d.place); d.open = malloc(n * sizeof *d.open);
   d.best = malloc(n * sizeof *d.best); d.closed = malloc(n * sizeof *d.closed);
   int ok = d.rest && d.empty && d.worded && d.place && d.open && d.best && d.closed
-           && GROW(d.nodes, d.nodes_room, 1) && hash_nodes(&d, SLOTS, 0)
+           && make_sequences(&d.strings, SLOTS)
            && index_slots(&d.by_set, SLOTS) && index_slots(&d.by_start, SLOTS);
   *complete = 1; *reached = beam;
   if (ok) {
-    d.nodes[d.node_count++] = (Node){0};
     find_rest(l, d.rest);
     for (int64_t s = 0; s < l->states; s++)
       for (int64_t i = l->begin[s]; i < l->begin[s + 1]; i++)
@@ -591,7 +527,7 @@ static int run_once(const struct lattice_determinized *a, const Lattice *l, doub
     ok = !d.failed && result_of(&d, made);
   }
   free(d.rest); free(d.empty); free(d.worded); free(d.place); free(d.open); free(d.best);
-  free(d.closed); free(d.nodes); free(d.node_heads); free(d.elements); free(d.states);
+  free(d.closed); free_sequences(&d.strings); free(d.elements); free(d.states);
   free_index(&d.by_set); free(d.reached); free_index(&d.by_start); free(d.arcs); free(d.tasks);
   free(d.steps);
   return ok;

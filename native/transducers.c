@@ -97,7 +97,7 @@ static int32_t number_of(Numbers *n, uint64_t key) {
   uint64_t at = mixed(key) & (n->slots - 1);
   for (; n->table[at] >= 0; at = (at + 1) & (n->slots - 1))
     if (n->keys[n->table[at]] == key) return n->table[at];
-  if (n->count >= MOST_STATES || !GROW(n->keys, n->room, n->count + 1)) return -1;
+  if (n->count >= MOST_ENTRIES || !GROW(n->keys, n->room, n->count + 1)) return -1;
   n->keys[n->count] = key;
   n->table[at] = (int32_t)n->count;
   return (int32_t)n->count++;

@@ -5,8 +5,6 @@
 #include "growing.h"
 #include <math.h>
 
-enum { MOST_STATES = INT32_MAX - 8 };
-#define GROW(array, room, wanted) grow((void **)&(array), &(room), wanted, sizeof(*(array)))
 typedef struct { int64_t start, states, count; float *final; int64_t *begin; Arc *arcs; } Made;
 
 static void free_made(Made *m) { free(m->final); free(m->begin); free(m->arcs); *m = (Made){0}; }
@@ -26,10 +24,6 @@ static int turn_arcs(const struct fst *f, int64_t **begins, int32_t **sources) {
     for (int64_t i = f->begin[s]; i < f->begin[s + 1]; i++)
       source[begin[f->arcs[i].nextstate + 1]++] = (int32_t)s;
   return 1;
-}
-static uint64_t mixed(uint64_t h) {
-  h = (h ^ (h >> 32)) * 0x9E3779B97F4A7C15ull;
-  return h ^ (h >> 29);
 }
 static double sum_of(int log, double one, double other) {
   if (!log) return other < one ? other : one;
