@@ -366,23 +366,34 @@ static void products(word high, word count, const T *x, const word *px, const wo
   for (int i = 0; i < high; i++) *(row_t *)(to + i * outs) += s[i];
 }
 
+static int side_by_side(const word *at, word count) {
+  for (word i = 1; i < count; i++)
+    if (at[i] != at[0] + i) return 0;
+  return 1;
+}
 /* sums of each row (tap, channel), and of the gradients alone */
 EXPORT(sums_of)(const struct sums_of *b, word t, word threads) {
   threads = least(threads, b->threads);
   if (t >= threads) return;
-  const word parts = b->parts, rows = b->rows, count = b->pixels, outs = b->outs, gstep = b->grad_step;
-  const word *at = b->row_places, *px = b->pixel_places;
+  const word parts = b->parts, rows = b->rows, count = b->pixels, outs = b->outs;
+  const word *at = b->row_places, *px = b->pixel_places, gstep = b->grad_step;
   for (word part = parts * t / threads; part < parts * (t + 1) / threads; part++) {
+    word o0 = 0, o1 = outs, n0 = b->images * part / parts, n1 = b->images * (part + 1) / parts;
     T *sums = b->sums + part * (rows + 1) * outs;
-    memset(sums, 0, (rows + 1) * outs * sizeof(T));
-    for (word n = b->images * part / parts; n < b->images * (part + 1) / parts; n++) {
+    if (b->sets < parts) {
+      o0 = outs / LANES * part / parts * LANES, o1 = outs / LANES * (part + 1) / parts * LANES;
+      n0 = 0, n1 = b->images;
+      sums = b->sums;
+    }
+    for (word r = 0; r <= rows; r++) memset(sums + r * outs + o0, 0, (o1 - o0) * sizeof(T));
+    for (word n = n0; n < n1; n++) {
       const T *x = image(&b->image, n, t), *g = image(&b->grad, n, t);
       for (word j0 = 0; j0 < count; j0 += b->few) {
         const word few = least(b->few, count - j0);
         const word *pixel = px + j0;
         const T *from = g + j0 * gstep;
-        for (word o = 0, wide; o < outs; o += wide * LANES) {
-          const word left = (outs - o) / LANES;
+        for (word o = o0, wide; o < o1; o += wide * LANES) {
+          const word left = (o1 - o) / LANES;
           wide = MANY && left >= 4 ? 4 : left >= 2 ? 2 : 1;
           for (word r = 0; b->deep && r < rows; r += 8)
             for (word v = o; v < o + wide * LANES; v += LANES)
@@ -391,7 +402,7 @@ EXPORT(sums_of)(const struct sums_of *b, word t, word threads) {
           for (word r = 0, high; !b->deep && r < rows; r += high) {
             const word rest = rows - r;
             summer_t f;
-#define SIDE(high) (at[r + high - 1] - at[r] == high - 1)
+#define SIDE(high) side_by_side(at + r, high)
             if (wide == 4) {
               high = rest >= 4 ? 4 : 1;
               f = high == 4 ? (SIDE(4) ? sums_4_4_1 : sums_4_4_0) : sums_1_4_0;
@@ -433,15 +444,15 @@ EXPORT(sums_of)(const struct sums_of *b, word t, word threads) {
 
 EXPORT(total)(const struct total *b, word t, word threads) {
   const word parts = b->parts, rows = b->rows, outs = b->outs, all = (rows + 1) * outs;
-  T *sums = b->sums;
-  for (word r = (rows + 1) * t / threads; r < (rows + 1) * (t + 1) / threads; r++) {
-    T *row = sums + r * outs;
-    for (word part = 1; part < parts; part++)
-      for (word o = 0; o < outs; o++) row[o] += row[part * all + o];
-    T *to = r < rows ? b->w_grad : b->b_grad;
-    if (!to) continue;
-    if (r < rows) to += b->places[r];
-    const word step = r < rows ? b->w_step : b->b_step;
-    for (word o = 0; o < b->wanted; o++) to[o * step] = row[o];
-  }
+  const word r0 = (rows + 1) * t / threads, r1 = (rows + 1) * (t + 1) / threads;
+  const word filters = least(r1, rows) - r0;
+  for (word part = 1; part < parts; part++)
+    for (word i = r0 * outs; i < r1 * outs; i++) b->sums[i] += b->sums[part * all + i];
+  if (b->w_grad && b->in_order)
+    turn_all(b->sums + r0 * outs, outs, filters, b->wanted, b->w_grad + r0, b->w_step);
+  for (word r = r0; b->w_grad && !b->in_order && r < r0 + filters; r++)
+    for (word o = 0; o < b->wanted; o++)
+      b->w_grad[b->places[r] + o * b->w_step] = b->sums[r * outs + o];
+  for (word o = 0; b->b_grad && r0 <= rows && rows < r1 && o < b->wanted; o++)
+    b->b_grad[o * b->b_step] = b->sums[rows * outs + o];
 }

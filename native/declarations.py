@@ -499,13 +499,15 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             pixel_places=reads("pixels", "int64"),
             outs=COUNT,
             few=SOME,  # pixels that are taken at a time
-            sums=writes("parts rows+1 outs"),
+            sets=SOME,  # of sums: one of each part, which is of images, or one of parts of the outs
+            sums=writes("sets rows+1 outs"),
             grad_step=STEP,  # of a pixel
             image=Inner("image"),
             grad=Inner("image"),
             deep=FLAG,
             where=(
                 "outs % lanes == 0",
+                "sets == parts or sets == 1",
                 "not rows or not pixels or end(pixel_places) + end(row_places) - 1"
                 " + deep * (outs - 1) <= span(image)",
             ),
@@ -519,10 +521,11 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             wanted=COUNT,  # outs
             w_grad=writes("end(places):1 wanted:w_step", optional=True),
             places=reads("rows", "int64"),
+            in_order=FLAG,  # whether these are 0, 1, 2 and so on
             w_step=STEP,
             b_grad=writes("wanted:b_step", optional=True),
             b_step=step_of("b_grad", -1),
-            where=("wanted <= outs",),
+            where=("wanted <= outs", "not in_order or rows <= 1 or end(places) == rows"),
         ),
     ),
     "depthwise": (

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from .convolution_sums import (
     parts_of,
     without_padding,
 )
-from .images import Frame, Image, Work, image, lanes, nothing, steps, suited, threads
+from .images import Frame, Image, Work, image, lanes, nothing, pixel_step, steps, suited, threads
 from .panels import pack
 from .tail import activation
 
@@ -69,44 +70,59 @@ def by_weights(
     dtype = grad.dtype
     (batch, outs), shape = grad.shape[:2], grad.shape[2:]
     room = -(-outs // lanes(dtype)) * lanes(dtype)
+    parts = sets = min(batch, threads())
+    # All sums pass by for each image. Those of few pixels, or fewer than there are threads, are one
+    # image, and threads share the outs.
+    few_images = prod(shape) < _LEAST or batch < threads()
+    joined = w_grad is not None and few_images and not s.deep and pixel_step(grad) == room == outs
     if w_grad is None:  # the bias alone: no rows of weights
         x = grad
         seen = nothing(work, grad)
         at = places = np.zeros(0, np.int64)
-        step = 0
+        step, in_order = 0, True
     else:
         x = s.part(s.large, group)
         ragged = s.deep and room != outs
-        seen = image(k, work, x, s.frame(shape), at_once=False, copy=ragged)
+        seen = image(k, work, x, s.frame(shape), as_one=joined, copy=ragged)
         channels = np.arange(1 if s.deep else x.shape[1])
-        at = (s.taps(seen.row, seen.pixel)[:, None] + channels).reshape(-1)
         so, si, down, right = steps(w_grad)
-        taps = np.arange(w_grad[0, 0].size)
-        places = taps // w_grad.shape[3] * down + taps % w_grad.shape[3] * right
-        places = (places[:, None] + channels * si).reshape(-1)
+        taps = s.taps(seen.row, seen.pixel), grid(w_grad.shape[2:], (down, right))
+        # Where the taps of a filter lie side by side its gradients are written in that order; sums
+        # of one vector, of many rows at once, want channels side by side.
+        by_channel = w_grad[0].flags.c_contiguous and room > lanes(dtype)
+        dense = 1, channels.size, channels.size * s.right.kernel
+        in_order = by_channel or (si, right, down) == dense
+        rows = [(taps[0], channels), (taps[1], channels * si)]
+        at, places = (
+            (b[:, None] + a if by_channel else a[:, None] + b).reshape(-1) for a, b in rows
+        )
         step = so
-    plane = Frame(shape[0], shape[1], 0, 0)
+    pixels = s.pixels(seen.row, seen.pixel, shape)
+    if joined:
+        parts, sets = min(room // lanes(dtype), threads()), 1
+        pixels = (grid((batch,), (seen.step,))[:, None] + pixels).reshape(-1)
+        by_pixel = grad.transpose(0, 2, 3, 1).reshape(1, 1, len(pixels), outs)
+        grad = by_pixel.transpose(0, 3, 1, 2)
+    plane = Frame(*grad.shape[2:], 0, 0)
     # The vector of the last pixel may reach beyond the array: it is read from a copy then.
     given = image(k, work, grad, plane, at_once=False, rows=True, copy=room != outs)
-    parts = min(batch, threads())
-    pixels = s.pixels(seen.row, seen.pixel, shape)
-    sums = k.scratch((parts, len(at) + 1, room), dtype)
+    sums = k.scratch((sets, len(at) + 1, room), dtype)
     depth = x.shape[1] + room
     few = max(_CACHE // dtype.itemsize // depth, _LEAST * (2 if depth >= _MANY else 1))
+    fields: dict[str, Any] = {"rows": len(at), "outs": room, "sums": sums}
     work.add(
         "convolution",
         "sums_of",
         grad.size * len(at),
-        **{"parts": parts, "images": batch, "threads": threads(), "rows": len(at)},
-        **{"row_places": np.asarray(at, np.int64), "pixels": len(pixels)},
-        **{"pixel_places": np.asarray(pixels, np.int64), "outs": room, "few": few, "sums": sums},
-        **{"grad_step": given.pixel, "image": seen.part, "grad": given.part, "deep": s.deep},
+        **{"parts": parts, "sets": sets, "images": len(grad), "threads": threads()},
+        **{"row_places": np.asarray(at, np.int64), "pixels": len(pixels), "few": few},
+        **{"pixel_places": np.asarray(pixels, np.int64), "image": seen.part, "grad": given.part},
+        **{"grad_step": given.pixel, "deep": s.deep} | fields,
     )
     work.add(
         *("convolution", "total"),
-        **{"parts": parts, "rows": len(at), "outs": room, "sums": sums, "wanted": outs},
-        **{"w_grad": w_grad, "places": np.asarray(places, np.int64), "w_step": step},
-        b_grad=b_grad,
+        **{"parts": sets, "wanted": outs, "w_grad": w_grad, "w_step": step, "in_order": in_order},
+        **{"places": np.asarray(places, np.int64), "b_grad": b_grad} | fields,
     )
 
 

@@ -124,13 +124,14 @@ class Image:
 
     Attributes:
         part: of an argument. row, pixel: distances of neighboring rows and pixels.
-        span: elements of an image from its first to its last.
+        span: elements of an image from its first to its last. step: distance of images.
     """
 
     part: Block
     row: int
     pixel: int
     span: int
+    step: int
 
 
 _UNCOPIED = dict.fromkeys(("copied", "high", "wide", "top", "left", "count", "room"), 0)
@@ -144,7 +145,7 @@ def _as_it_lies(work: Work, array: Any, strides: Sequence[int]) -> Image:
     part = work.bind("images", "image", x=array, **fields)
     inner = zip(array.shape[1:], strides[1:], strict=True)
     span = 1 + sum((size - 1) * step for size, step in inner)
-    return Image(part, strides[2], strides[3], span)
+    return Image(part, strides[2], strides[3], span, strides[0])
 
 
 def nothing(work: Work, array: Any) -> Image:
@@ -177,7 +178,8 @@ def image(
     array: Any,
     frame: Frame,
     *,
-    at_once: bool,
+    at_once: bool = False,
+    as_one: bool = False,
     rows: bool = False,
     copy: bool = False,
 ) -> Image:
@@ -187,6 +189,7 @@ def image(
 
     Args:
         at_once: copy all images before, as several threads read one of them.
+        as_one: copy all images before, in any case; they are one image, whose parts they are.
         rows: these must follow each other without a gap.
         copy: in any case.
     """
@@ -198,13 +201,14 @@ def image(
     sh = width * sw if height == 1 else sh
     plain = sc == 1 and sw >= channels and sh >= width * sw and frame.inside(height, width)
     gaps = sh != width * sw or frame.wide != width
-    if plain and not (copy or (rows and gaps)):
+    if plain and not (copy or as_one or (rows and gaps)):
         return _as_it_lies(work, array, (sn, sc, sh, sw))
     size = frame.high * frame.wide * channels
     room = -(-size // 16) * 16 + 16  # a vector that begins at the last pixel may reach beyond
     # One image for each part is enough where a thread does whole images: it stays in its cache.
     each = room * array.itemsize
-    copies = k.scratch((batch if at_once else rooms(each), room), array.dtype)
+    before = at_once or as_one
+    copies = k.scratch((batch if before else rooms(each), room), array.dtype)
     part = work.bind(
         *("images", "image"),
         **{"images": batch, "x": array, "x_step": sn},
@@ -213,9 +217,9 @@ def image(
         **{"high": frame.high, "wide": frame.wide, "top": frame.top, "left": frame.left},
         **{"copies": copies, "count": len(copies), "room": room},
     )
-    if not at_once:
-        return Image(part, frame.wide * channels, channels, room)
+    if not before:
+        return Image(part, frame.wide * channels, channels, room, room)
     work.add("images", "pad", image=part)
-    whole = copies.reshape(batch, 1, 1, room)
-    placed = _as_it_lies(work, whole, (room, 1, 1, 1))
-    return Image(placed.part, frame.wide * channels, channels, room)
+    count, span = (1, batch * room) if as_one else (batch, room)
+    placed = _as_it_lies(work, copies.reshape(count, 1, 1, span), (span, 1, 1, 1))
+    return Image(placed.part, frame.wide * channels, channels, span, room)
