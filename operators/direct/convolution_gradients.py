@@ -71,8 +71,8 @@ def by_weights(
     (batch, outs), shape = grad.shape[:2], grad.shape[2:]
     room = -(-outs // lanes(dtype)) * lanes(dtype)
     parts = sets = min(batch, threads())
-    # All sums pass by for each image. Those of few pixels, or fewer than there are threads, are one
-    # image, and threads share the outs.
+    # All sums pass by for each image. Images of few pixels, or fewer of them than threads, are one,
+    # and threads share the outs.
     few_images = prod(shape) < _LEAST or batch < threads()
     joined = w_grad is not None and few_images and not s.deep and pixel_step(grad) == room == outs
     if w_grad is None:  # the bias alone: no rows of weights
