@@ -228,6 +228,29 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             beta=REAL,
         ),
     ),
+    "bayes_risk": (
+        # What stands at each place of some words, by the paths of a lattice. Numbers of words are
+        # those of a table, whose first one is no word. What is written begins with zeros.
+        Struct(
+            "place_masses",
+            states=COUNT,
+            arcs=COUNT,
+            begin=reads("states+1", "int64"),  # of the arcs to each state
+            source=reads("arcs", "int32"),
+            word=reads("arcs", "int32"),
+            share=reads("arcs", "float64"),  # of the paths to a state, those that take the arc
+            time=reads("states", "float64"),
+            places=COUNT,
+            place=reads("places", "int32"),
+            words=COUNT,
+            delta=REAL,  # added to the distance where a word of a path is left out
+            distance=updates("states places+1", "float64"),
+            after=writes("places+1", "float64"),
+            ways=writes("arcs places", "uint8"),
+            onward=updates("states places+1", "float64"),
+            masses=updates("places words 3", "float64"),  # then with times of begin and end
+        ),
+    ),
     "bf16_gemm": (
         Struct("ready", granted=RESULT),
         Struct(

@@ -11,6 +11,7 @@
 #include <math.h>
 #ifdef __linux__
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 #if (defined(__unix__) || defined(__APPLE__)) && !defined(__wasm__)
 #include <pthread.h>
@@ -21,16 +22,17 @@ static int give_way(void) { return 0; }
 #endif
 
 typedef struct { int32_t s1, s2, label, filter; float weight; } Tuple;
-typedef struct {
-  Tuple tuple;
-  int32_t emitting, epsilons;
-  const Arc *arcs;             /* 0: not made yet */
-  const int32_t *met;          /* where they lead to, in OpenFst's order, which mixes both sorts */
-} State;
+/* The arcs of a state: those with an input label, then epsilons, then where all of them lead to in
+   OpenFst's order, which mixes both sorts: int32. 0: they are not made yet. */
+typedef struct { const Arc *arcs; int32_t emitting, epsilons; } State;
 enum { STATES = 1 << 14, ARCS = 1 << 16, SLAB = 8 };  /* that are allocated at once */
-typedef struct { int64_t key, arc; float weight; int32_t reached; } Memo;
+/* What a search reads at each step, and apart from it what makes arcs and finds states. */
+typedef struct { State states[STATES]; Tuple tuples[STATES]; } Chunk;
+/* What was looked ahead: the only arc, of those of s2, or one of these. */
+typedef struct { int64_t key; float weight; int32_t arc; } Memo;
+enum { MANY_ARCS = -1, NOTHING = -2 };
 typedef struct { const float *final; const int64_t *begin; const Arc *arcs; int64_t start; } Fst;
-typedef struct Block { struct Block *next; Arc arcs[]; } Block;
+typedef struct Block { struct Block *next; size_t size; Arc arcs[]; } Block;
 /* What is composed; the FSTs and what looking ahead needs. */
 typedef struct {
   int64_t lazy, most;
@@ -41,7 +43,7 @@ typedef struct {
   const double *sums;
   int32_t final_label;
   const int32_t *emitting;     /* of a static graph's states */
-  State **chunks; int64_t states, chunks_used;
+  Chunk **chunks; int64_t states, chunks_used;
   Block *blocks; int64_t arcs_used, arcs_left;
   int32_t *table; int64_t slots;
   Arc *work; int64_t work_used, work_room;
@@ -50,39 +52,58 @@ typedef struct {
 } Graph;
 /* The graph that new searches share. */
 typedef struct { Graph *newest; } Home;
-/* What one search knows of a graph: numbers of states in the order in which it met them, by which
-   Kaldi's hash sorts tokens. They do not depend on what others composed. */
+/* What one search knows of a state, side by side, since it is asked for together: nearly each look
+   misses the caches. */
+typedef struct {
+  uint32_t number;             /* 2 n + 2 of the n-th state that it met, and 1 where all that its
+                                  arcs lead to have numbers; 0: not met */
+  int32_t token;               /* one more than the place of its token in this frame; 0: none */
+} Known;
+/* What one search knows of a graph. Numbers are in the order in which it met states, by which
+   Kaldi's hash sorts tokens: they do not depend on what others composed. In a static graph states
+   are their own numbers. */
 typedef struct {
   Graph *graph;
-  int32_t *number; int64_t room;       /* of each state; -1: none yet; 0: the state itself */
-  uint8_t *visited;                    /* whether what its arcs lead to has numbers */
+  Known *known; int64_t room;
   int32_t numbered; int64_t arcs_met;
   int failed;
 } View;
 
-/* Memory that is read here and there: huge pages, where there are some, spare a processor most
-   walks through the tables of addresses. */
+/* Memory of zeros that is read here and there: huge pages, where there are some, spare a processor
+   most walks through the tables of addresses. It comes from the system and goes back there: in the
+   C library's heaps it would leave holes of megabytes. */
+enum { HUGE_PAGE = 1 << 21 };
 static void *scattered(size_t size) {
 #ifdef MADV_HUGEPAGE
-  const size_t page = 1 << 21;
-  if (size >= page) {
-    size = (size + page - 1) / page * page;
-    void *made = aligned_alloc(page, size);
-    if (made) madvise(made, size, MADV_HUGEPAGE);
+  if (size >= HUGE_PAGE) {
+    const int kind = MAP_PRIVATE | MAP_ANONYMOUS;
+    char *made = mmap(0, size + HUGE_PAGE, PROT_READ | PROT_WRITE, kind, -1, 0);
+    if (made == MAP_FAILED) return 0;
+    const size_t before = -(uintptr_t)made % HUGE_PAGE, page = getpagesize();
+    if (before) munmap(made, before);
+    made += before;
+    munmap(made + (size + page - 1) / page * page, HUGE_PAGE - before);
+    madvise(made, size, MADV_HUGEPAGE);
     return made;
   }
 #endif
-  return malloc(size);
+  return calloc(1, size);
 }
-/* The same for what grows: the first `room` elements are kept. */
-static int grow_scattered(void **at, int64_t *room, int64_t wanted, size_t size) {
-  if (wanted <= *room) return 1;
-  const int64_t more = *room * 2 > wanted ? *room * 2 : wanted + 1024;
-  void *made = scattered(more * size);
+static void free_scattered(void *at, size_t size) {
+#ifdef MADV_HUGEPAGE
+  if (size >= HUGE_PAGE) { munmap(at, size); return; }
+#endif
+  free(at);
+}
+/* Makes room for `wanted` states. */
+static int grow_known(View *v, int64_t wanted) {
+  if (wanted <= v->room) return 1;
+  const int64_t more = v->room * 2 > wanted ? v->room * 2 : wanted + 1024;
+  Known *made = scattered(more * sizeof(Known));
   if (!made) return 0;
-  if (*room) memcpy(made, *at, *room * size);
-  free(*at);
-  *at = made; *room = more;
+  if (v->room) memcpy(made, v->known, v->room * sizeof(Known));
+  free_scattered(v->known, v->room * sizeof(Known));
+  v->known = made; v->room = more;
   return 1;
 }
 
@@ -99,7 +120,10 @@ __attribute__((constructor)) static void watch_forks(void) {
 }
 #endif
 static State *state_at(const Graph *g, int64_t state) {
-  return g->chunks[state / STATES] + state % STATES;
+  return g->chunks[state / STATES]->states + state % STATES;
+}
+static Tuple *tuple_at(const Graph *g, int64_t state) {
+  return g->chunks[state / STATES]->tuples + state % STATES;
 }
 
 static uint64_t hash_of(const Tuple *t) {
@@ -119,11 +143,12 @@ static int rehash(Graph *g, int64_t slots) {
   if (!table) return 0;
   memset(table, -1, slots * sizeof(int32_t));
   for (int64_t s = 0; s < g->states; s++) {
-    uint64_t at = hash_of(&state_at(g, s)->tuple) & (slots - 1);
+    uint64_t at = hash_of(tuple_at(g, s)) & (slots - 1);
     while (table[at] >= 0) at = (at + 1) & (slots - 1);
     table[at] = (int32_t)s;
   }
-  free(g->table); g->table = table; g->slots = slots;
+  free_scattered(g->table, g->slots * sizeof(int32_t));
+  g->table = table; g->slots = slots;
   return 1;
 }
 static int32_t state_of(Graph *g, int32_t s1, int32_t s2, int32_t filter, float weight,
@@ -132,18 +157,18 @@ static int32_t state_of(Graph *g, int32_t s1, int32_t s2, int32_t filter, float 
   if (g->states * 2 >= g->slots && !rehash(g, g->slots * 2)) { g->failed = NO_MEMORY; return 0; }
   uint64_t at = hash_of(&t) & (g->slots - 1);
   for (; g->table[at] >= 0; at = (at + 1) & (g->slots - 1))
-    if (same(&state_at(g, g->table[at])->tuple, &t)) return g->table[at];
+    if (same(tuple_at(g, g->table[at]), &t)) return g->table[at];
   if (g->states >= g->most) { g->failed = MANY_STATES; return 0; }
   if (g->states >= g->chunks_used * STATES) {
     /* One chunk serves small graphs; then come as many as fill huge pages. */
     const int64_t n = g->chunks_used;
-    State *made = !n ? malloc(STATES * sizeof(State))
-                  : (n - 1) % SLAB ? g->chunks[n - 1] + STATES
-                                   : scattered(SLAB * STATES * sizeof(State));
+    Chunk *made = !n ? calloc(1, sizeof(Chunk))
+                  : (n - 1) % SLAB ? g->chunks[n - 1] + 1
+                                   : scattered(SLAB * sizeof(Chunk));
     if (!made) { g->failed = NO_MEMORY; return 0; }
     g->chunks[g->chunks_used++] = made;
   }
-  *state_at(g, g->states) = (State){t};
+  *tuple_at(g, g->states) = t;
   g->table[at] = (int32_t)g->states;
   return (int32_t)g->states++;
 }
@@ -241,7 +266,8 @@ static int memo_grow(Graph *g) {
     while (made[at].key >= 0) at = (at + 1) & (slots - 1);
     made[at] = g->memo[i];
   }
-  free(g->memo); g->memo = made; g->memo_slots = slots;
+  free_scattered(g->memo, g->memo_slots * sizeof(Memo));
+  g->memo = made; g->memo_slots = slots;
   return 1;
 }
 static int64_t memo_key(const Graph *g, int32_t s1, int32_t s2) {
@@ -255,12 +281,12 @@ static int look_ahead(Graph *g, int32_t s1, int32_t s2, float *weight, const Arc
   Memo *m = &g->memo[at];
   if (m->key < 0) {
     m->key = key; g->memos++;
-    m->reached = search_ahead(g, s1, s2, &m->weight, prefix);
-    m->arc = *prefix ? *prefix - g->b.arcs : -1;
+    m->arc = !search_ahead(g, s1, s2, &m->weight, prefix) ? NOTHING
+             : *prefix ? (int32_t)(*prefix - g->b.arcs - g->b.begin[s2]) : MANY_ARCS;
   }
   *weight = m->weight;
-  *prefix = m->arc >= 0 ? g->b.arcs + m->arc : 0;
-  return m->reached;
+  *prefix = m->arc >= 0 ? g->b.arcs + g->b.begin[s2] + m->arc : 0;
+  return m->arc != NOTHING;
 }
 enum { AHEAD = 8 };            /* arcs of whose look-ups some are under way at a time */
 /* Asks for the memory of a look-up before its turn: nearly each of them misses the caches. */
@@ -333,15 +359,17 @@ static Arc *new_arcs(Graph *g, int64_t count) {
   if (wanted > g->arcs_left) {
     const int64_t usual = g->blocks ? SLAB * ARCS - sizeof(Block) / sizeof(Arc) - 1 : ARCS;
     const int64_t room = wanted > usual ? wanted : usual;
-    Block *made = scattered(sizeof(Block) + room * sizeof(Arc));
+    const size_t size = sizeof(Block) + room * sizeof(Arc);
+    Block *made = scattered(size);
     if (!made) return 0;
-    made->next = g->blocks;
+    made->next = g->blocks; made->size = size;
     g->blocks = made; g->arcs_left = room;
   }
   return g->blocks->arcs + (g->arcs_left -= wanted);
 }
-static void expand(Graph *g, State *state) {
-  const Tuple t = state->tuple;
+static void expand(Graph *g, int64_t number) {
+  State *state = state_at(g, number);
+  const Tuple t = *tuple_at(g, number);
   const int64_t low = g->a.begin[t.s1], high = g->a.begin[t.s1 + 1];
   const int64_t low2 = g->b.begin[t.s2], high2 = g->b.begin[t.s2 + 1];
   const int by_first = high - low <= high2 - low2;
@@ -381,40 +409,30 @@ static void expand(Graph *g, State *state) {
   }
   for (int64_t i = 0; i < count; i++) met[i] = g->work[i].nextstate;
   state->epsilons = (int32_t)count - state->emitting;
-  state->met = met;
   g->arcs_used += count;
   __atomic_store_n(&state->arcs, arcs, __ATOMIC_RELEASE);  /* who sees them may read the rest */
 }
 /* Gives a state the next number where it has none. */
 static void number_state(View *v, int32_t state) {
-  if (state >= v->room) {
-    const int64_t before = v->room;
-    int64_t room = before, others = before;
-    if (!grow_scattered((void **)&v->number, &room, state + 1, 4)
-        || !grow_scattered((void **)&v->visited, &others, state + 1, 1)) {
-      v->failed = NO_MEMORY;
-      return;
-    }
-    v->room = room;
-    uint8_t *visited = v->visited;
-    memset(v->number + before, -1, (room - before) * 4);
-    memset(visited + before, 0, room - before);
-  }
-  if (v->number[state] < 0) v->number[state] = v->numbered++;
+  if (!grow_known(v, state + 1)) { v->failed = NO_MEMORY; return; }
+  if (!v->known[state].number) v->known[state].number = 2 * (uint32_t)v->numbered++ + 2;
 }
 /* Numbers what the arcs of a state lead to, and makes these where nobody has. */
-static void visit(View *v, State *state) {
+static void visit(View *v, int64_t number) {
+  Graph *g = v->graph;
+  const State *state = state_at(g, number);
   if (!__atomic_load_n(&state->arcs, __ATOMIC_ACQUIRE)) {
-    Graph *g = v->graph;
     begin_growing();
-    if (!state->arcs) expand(g, state);
+    if (!state->arcs) expand(g, number);
     v->failed = g->failed; g->failed = 0;
     end_growing();
     if (v->failed) return;
   }
   const int64_t count = state->emitting + state->epsilons;
-  for (int64_t i = 0; i < count; i++) number_state(v, state->met[i]);
+  const int32_t *met = (const int32_t *)(state->arcs + count);
+  for (int64_t i = 0; i < count; i++) number_state(v, met[i]);
   v->arcs_met += count;
+  v->known[number].number |= 1;
 }
 /* The start state, with a number. */
 static int32_t start_of(View *v) {
@@ -434,38 +452,62 @@ static const Arc *arcs_of(View *v, int64_t state, int64_t *emitting, int64_t *ep
     *epsilons = g->a.begin[state + 1] - g->a.begin[state] - *emitting;
     return g->a.arcs + g->a.begin[state];
   }
-  State *x = state_at(g, state);
-  if (!v->visited[state]) {
-    visit(v, x);
+  const State *x = state_at(g, state);
+  if (!(v->known[state].number & 1)) {
+    visit(v, state);
     if (v->failed) { *emitting = *epsilons = 0; return 0; }
-    v->visited[state] = 1;
   }
   *emitting = x->emitting; *epsilons = x->epsilons;
   return x->arcs;
 }
+enum { LINE_ARCS = 64 / sizeof(Arc), MOST_LINES = 4 };  /* of the caches; that are asked for */
 /* Asks for the memory that `arcs_of` reads, before its turn: most of these reads miss the caches. */
 static void ask_state(const View *v, int64_t state) {
   const Graph *g = v->graph;
   if (g->lazy) {
-    const State *x = state_at(g, state);
-    __builtin_prefetch(&x->emitting);
-    __builtin_prefetch(&x->arcs);        /* a state may lie in two lines */
-    __builtin_prefetch(v->visited + state);
+    __builtin_prefetch(state_at(g, state));
+    __builtin_prefetch(v->known + state);
   } else {
     __builtin_prefetch(g->emitting + state);
     __builtin_prefetch(g->a.begin + state);
   }
 }
-/* The same for the arcs of a state that was asked for. */
-static void ask_arcs(const View *v, int64_t state) {
+/* The same for some arcs of a state that was asked for: those with an input label, or epsilons. */
+static void ask_arcs(const View *v, int64_t state, int epsilons) {
   const Graph *g = v->graph;
-  const Arc *arcs = g->lazy ? __atomic_load_n(&state_at(g, state)->arcs, __ATOMIC_RELAXED)
-                            : g->a.arcs + g->a.begin[state];
-  if (arcs) __builtin_prefetch(arcs);
+  const Arc *arcs = g->a.arcs;
+  int64_t emitting;
+  if (g->lazy) {
+    const State *x = state_at(g, state);
+    arcs = __atomic_load_n(&x->arcs, __ATOMIC_RELAXED);
+    if (!arcs) return;
+    emitting = x->emitting;
+  } else {
+    arcs += g->a.begin[state];
+    emitting = g->emitting[state];
+  }
+  if (epsilons) __builtin_prefetch(arcs + emitting);
+  else
+    for (int64_t i = 0; i < emitting && i < MOST_LINES * LINE_ARCS; i += LINE_ARCS)
+      __builtin_prefetch(arcs + i);
+}
+/* The same for what a first visit reads: where arcs lead to, and then what is known of that. */
+static void ask_visit(const View *v, int64_t state, int known) {
+  const Graph *g = v->graph;
+  if (!g->lazy || v->known[state].number & 1) return;
+  const State *x = state_at(g, state);
+  const Arc *arcs = __atomic_load_n(&x->arcs, __ATOMIC_ACQUIRE);
+  if (!arcs) return;
+  const int64_t count = x->emitting + x->epsilons;
+  const int32_t *met = (const int32_t *)(arcs + count);
+  if (!known) __builtin_prefetch(met);
+  else
+    for (int64_t i = 0; i < count && i < MOST_LINES * LINE_ARCS; i++)
+      if (met[i] < v->room) __builtin_prefetch(v->known + met[i]);
 }
 static float final_of(const Graph *g, int64_t state) {
   if (!g->lazy) return g->a.final[state];
-  const Tuple *t = &state_at(g, state)->tuple;
+  const Tuple *t = tuple_at(g, state);
   return t->label >= 0 ? INFINITY : (g->a.final[t->s1] - t->weight) + g->b.final[t->s2];
 }
 static Fst fst_of(const struct fst *a) {
@@ -475,7 +517,7 @@ static Graph *composed(const Graph *like) {
   Graph *g = malloc(sizeof(Graph));
   if (!g) return 0;
   *g = *like;
-  g->chunks = calloc(g->most / STATES + 1, sizeof(State *));
+  g->chunks = calloc(g->most / STATES + 1, sizeof(Chunk *));
   if (g->chunks && rehash(g, 1 << 12)) return g;
   free(g->chunks); free(g);
   return 0;
@@ -483,9 +525,16 @@ static Graph *composed(const Graph *like) {
 /* One user less; the last one frees it. */
 static void leave_graph(Graph *g) {
   if (--g->users) return;
-  for (int64_t i = 0; i < g->chunks_used; i += i ? SLAB : 1) free(g->chunks[i]);
-  for (Block *next; g->blocks; g->blocks = next) { next = g->blocks->next; free(g->blocks); }
-  free(g->chunks); free(g->table); free(g->work); free(g->memo); free(g);
+  if (g->chunks_used) free(g->chunks[0]);
+  for (int64_t i = 1; i < g->chunks_used; i += SLAB)
+    free_scattered(g->chunks[i], SLAB * sizeof(Chunk));
+  for (Block *next; g->blocks; g->blocks = next) {
+    next = g->blocks->next;
+    free_scattered(g->blocks, g->blocks->size);
+  }
+  free_scattered(g->table, g->slots * sizeof(int32_t));
+  free_scattered(g->memo, g->memo_slots * sizeof(Memo));
+  free(g->chunks); free(g->work); free(g);
 }
 /* The graph that searches share, a new one where more than `most` arcs were composed: one user more.
    0: there is no memory. */
@@ -532,8 +581,8 @@ EXPORT(graph_free)(const struct graph_free *a) {
 }
 /* Forgets what was met, but for these states, which get new numbers. */
 static void number_anew(View *v, const int32_t *states, int64_t count) {
-  memset(v->number, -1, v->room * 4);
-  memset(v->visited, 0, v->room);
+  free_scattered(v->known, v->room * sizeof(Known));
+  v->known = 0; v->room = 0;
   v->numbered = 0; v->arcs_met = 0;
   for (int64_t i = 0; i < count; i++) number_state(v, states[i]);
 }
@@ -543,7 +592,7 @@ static void shrink_graph(View *v, Home *home, int64_t most, int32_t *states, int
   Graph *old = v->graph, *g = take_graph(home, most);
   if (g) {
     for (int64_t i = 0; g != old && i < count; i++) {
-      const Tuple *t = &state_at(old, states[i])->tuple;
+      const Tuple *t = tuple_at(old, states[i]);
       states[i] = state_of(g, t->s1, t->s2, t->filter, t->weight, t->label);
     }
     v->failed = g->failed; g->failed = 0;

@@ -213,7 +213,7 @@ EXPORT(search_free)(const struct search_free *a) {
   end_growing();
   free_frames(s);
   free_step(&s->step);
-  free(s->view.number); free(s->view.visited);
+  free_scattered(s->view.known, s->view.room * sizeof(Known));
   free(s->frames); free(s->states); free(s->finals); free(s->fresh); free(s->places);
   free(s);
 }

@@ -11,7 +11,6 @@ typedef struct {
   int32_t *states; int64_t states_room;
   Token *tokens; int64_t tokens_room, count;
   Link *links; int64_t links_room, emitting, epsilons;
-  int32_t *place; int64_t places;      /* the token of each state, -1 where it has none */
   int32_t *queue; int64_t queue_room;
   int32_t *times; int64_t times_room;  /* how often each token was put into the queue */
   int32_t *order, *next; int64_t order_room, next_room;
@@ -23,7 +22,7 @@ typedef struct {
 enum { LATER = 8 };            /* things whose memory is asked for before their turn */
 
 static void free_step(Step *s) {
-  free(s->states); free(s->tokens); free(s->links); free(s->place); free(s->queue);
+  free(s->states); free(s->tokens); free(s->links); free(s->queue);
   free(s->times); free(s->order); free(s->next); free(s->used); free(s->buckets);
   free(s->costs);
 }
@@ -48,7 +47,7 @@ static int link_to(Step *s, int64_t count, Link l) {
 }
 /* Tokens in the order of Kaldi's hash: by buckets of their states' numbers, as these were filled. */
 static int list_tokens(const View *v, Step *s, const int32_t *states, int64_t count) {
-  const int64_t before = s->bucket_room;
+  const int64_t before = s->bucket_room, lazy = v->graph->lazy;
   int64_t filled = 0, listed = 0;
   if (!grow((void **)&s->order, &s->order_room, count, 4)
       || !grow((void **)&s->next, &s->next_room, count, 4)
@@ -58,8 +57,9 @@ static int list_tokens(const View *v, Step *s, const int32_t *states, int64_t co
   const uint32_t size = (uint32_t)s->hash_size;
   int32_t *keys = s->order;
   for (int64_t i = 0; i < count; i++) {
-    if (v->number && i + LATER < count) __builtin_prefetch(v->number + states[i + LATER]);
-    keys[i] = (int32_t)((uint32_t)(v->number ? v->number[states[i]] : states[i]) % size);
+    if (lazy && i + LATER < count) __builtin_prefetch(v->known + states[i + LATER]);
+    const uint32_t number = lazy ? v->known[states[i]].number / 2 - 1 : (uint32_t)states[i];
+    keys[i] = (int32_t)(number % size);
   }
   for (int64_t i = 0; i < count; i++) {
     if (i + LATER < count) __builtin_prefetch(s->buckets + keys[i + LATER]);
@@ -90,18 +90,15 @@ static int wait_token(View *v, Step *s, int32_t at, int64_t *waiting) {
   return ++s->times[at] > s->count + 1 ? 2 : 1;
 }
 /* The token that a try leads to, made where there is none; 2 where it is new or became better. */
-static int reach_token(const View *v, Step *s, const Try *t, int32_t *token) {
-  if (t->next >= s->places) {
-    const int64_t before = s->places;
-    const int64_t states = v->number ? v->room : v->graph->states;
-    if (!grow_scattered((void **)&s->place, &s->places, states, 4)) return 0;
-    memset(s->place + before, -1, (s->places - before) * 4);
-  }
-  int32_t at = s->place[t->next];
+static int reach_token(View *v, Step *s, const Try *t, int32_t *token) {
+  /* The states of a static graph, which no visit makes room for. */
+  if (t->next >= v->room && !grow_known(v, v->graph->states)) return 0;
+  int32_t at = v->known[t->next].token - 1;
   if (at < 0) {
     if (!grow((void **)&s->tokens, &s->tokens_room, s->count + 1, sizeof(Token))
         || !grow((void **)&s->states, &s->states_room, s->count + 1, 4)) return 0;
-    at = s->place[t->next] = (int32_t)s->count++;
+    at = (int32_t)s->count++;
+    v->known[t->next].token = at + 1;
     s->states[at] = t->next;
   } else if (!(t->cost < s->tokens[at].cost)) { *token = at; return 1; }
   s->tokens[at] = (Token){t->cost, 0, t->from, t->ilabel, t->olabel, t->graph, t->acoustic};
@@ -150,15 +147,17 @@ static int step_frame(Step *s, View *v, const Limits *limits, const Token *old,
     offset = -best;
     if (!list_tokens(v, s, states, count)) goto end;
     if (count * BUCKETS_EACH > s->hash_size) s->hash_size = count * BUCKETS_EACH;
-    for (int64_t n = -1; n < count; n++) {
-      int64_t i = 0;
-      if (n >= 0) i = s->order[n];
-      else while (old[s->order[i]].cost > best) i++;
-      if (n < 0) i = s->order[i];
-      if (n + 2 * LATER < count) ask_state(v, states[s->order[n + 2 * LATER]]);
-      if (n + LATER < count && old[s->order[n + LATER]].cost <= keep)
-        ask_arcs(v, states[s->order[n + LATER]]);
-      if (!(old[i].cost <= keep)) continue;
+    int64_t followed = 0, first = -1;
+    for (int64_t n = 0; n < count; n++) {
+      const float cost = old[s->order[n]].cost;
+      if (!(cost <= keep)) continue;
+      if (first < 0 && !(cost > best)) first = s->order[n];
+      s->order[followed++] = s->order[n];
+    }
+    for (int64_t n = -1; n < followed; n++) {
+      const int64_t i = n < 0 ? first : s->order[n];
+      if (n + 2 * LATER < followed) ask_state(v, states[s->order[n + 2 * LATER]]);
+      if (n + LATER < followed) ask_arcs(v, states[s->order[n + LATER]], 0);
       const Arc *arcs = arcs_of(v, states[i], &emitting, &epsilons);
       if (v->failed) { status = v->failed; goto end; }
       for (int64_t k = 0; k < emitting; k++) {
@@ -178,8 +177,8 @@ static int step_frame(Step *s, View *v, const Limits *limits, const Token *old,
       }
     }
     for (int64_t k = 0; k < s->emitting; k++) {  /* links to states become links to tokens */
-      if (k + LATER < s->emitting && s->links[k + LATER].to < s->places)
-        __builtin_prefetch(s->place + s->links[k + LATER].to);
+      if (k + 3 * LATER < s->emitting && s->links[k + 3 * LATER].to < v->room)
+        __builtin_prefetch(v->known + s->links[k + 3 * LATER].to);
       Link *l = s->links + k;
       const float cost = (old[l->from].cost + l->acoustic) + l->graph;
       const Try t = {l->from, l->to, l->ilabel, l->olabel, l->graph, l->acoustic, cost};
@@ -188,7 +187,9 @@ static int step_frame(Step *s, View *v, const Limits *limits, const Token *old,
   }
   if (!list_tokens(v, s, s->states, s->count)) goto end;
   for (int64_t n = 0, first = s->count; n < first; n++) {
-    if (n + LATER < first) ask_state(v, s->states[s->order[n + LATER]]);
+    if (n + 3 * LATER < first) ask_state(v, s->states[s->order[n + 3 * LATER]]);
+    if (n + 2 * LATER < first) ask_visit(v, s->states[s->order[n + 2 * LATER]], 0);
+    if (n + LATER < first) ask_visit(v, s->states[s->order[n + LATER]], 1);
     if (!wait_token(v, s, s->order[n], &waiting)) {
       if (v->failed) status = v->failed;
       goto end;
@@ -196,7 +197,7 @@ static int step_frame(Step *s, View *v, const Limits *limits, const Token *old,
   }
   while (waiting) {
     const int32_t at = s->queue[--waiting];
-    if (waiting > LATER / 2) ask_arcs(v, s->states[s->queue[waiting - LATER / 2]]);
+    if (waiting > LATER / 2) ask_arcs(v, s->states[s->queue[waiting - LATER / 2]], 1);
     const float from = s->tokens[at].cost;
     if (!(from < cutoff)) continue;
     const Arc *arcs = arcs_of(v, s->states[at], &emitting, &epsilons) + emitting;
@@ -225,14 +226,15 @@ static int step_frame(Step *s, View *v, const Limits *limits, const Token *old,
     const Arc *arcs = arcs_of(v, s->states[i], &emitting, &epsilons);
     for (int64_t k = emitting; k < emitting + epsilons; k++) {
       if (!(cost + arcs[k].weight < cutoff)) continue;
-      Link l = {(int32_t)i, s->place[arcs[k].nextstate], 0, arcs[k].olabel, arcs[k].weight, 0};
+      const int32_t to = v->known[arcs[k].nextstate].token - 1;
+      const Link l = {(int32_t)i, to, 0, arcs[k].olabel, arcs[k].weight, 0};
       if (!link_to(s, s->emitting + s->epsilons, l)) goto end;
       s->epsilons++;
     }
   }
   status = 0;
 end:
-  for (int64_t i = 0; i < s->count; i++) s->place[s->states[i]] = -1;
+  for (int64_t i = 0; i < s->count; i++) v->known[s->states[i]].token = 0;
   if (s->times_room) memset(s->times, 0, s->times_room * 4);
   *offset_found = offset;
   return status;

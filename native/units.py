@@ -27,6 +27,7 @@ TYPES = ("float", "double")
 
 KINDS: dict[str, tuple[str, ...]] = {
     "attention": TYPES,
+    "bayes_risk": ("",),
     "bf16_gemm": ("3", "1"),
     "blas": TYPES,
     "block_products": ("",),
@@ -70,8 +71,8 @@ ALONE = ("glibc", "team")
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
 EXACT = (
-    *("boxes", "chains", "determinization", "features", "integers", "ivectors", "lattices"),
-    *("local_epsilons", "mersenne", "minimization", "transducers"),
+    *("bayes_risk", "boxes", "chains", "determinization", "features", "integers", "ivectors"),
+    *("lattices", "local_epsilons", "mersenne", "minimization", "transducers"),
 )
 """Files whose every operation rounds: none makes a product and a sum one operation."""
 

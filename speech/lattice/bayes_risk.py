@@ -14,7 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from ...framework.base.untrusted.limits import check_limit
+from ...framework.fusion.compiled import native
+from ...framework.fusion.compiled.arguments import bind
+from ...framework.fusion.compiled.libraries import Library
 from ...kaldi.lattices.lattice import CompactLattice, renumbered, single, topological_order
 from ...kaldi.lattices.operations import best_path, connected, state_times, with_one_end
 from ...kaldi.lattices.unfold import check_lattice
@@ -86,10 +91,15 @@ class _Decoding:
         for state, group in enumerate(lattice.arcs):
             for label, weight, target in group:
                 self._before[target].append((state, label, -single(weight.cost)))
-        self._forward = [0.0] * lattice.states
+        forward = [0.0] * lattice.states
         for state, group in enumerate(self._before):
             if group:
-                self._forward[state] = _log_sum([self._forward[s] + p for s, _, p in group])
+                forward[state] = _log_sum([forward[s] + p for s, _, p in group])
+        # of each of these arcs, its part of the probability of the ways to the state
+        self._shares = [
+            [math.exp(forward[source] + log - forward[state]) for source, _, log in group]
+            for state, group in enumerate(self._before)
+        ]
         if words is None:
             path = best_path(lattice)
             words = [arc.label for group in path.arcs for arc in group]
@@ -124,27 +134,68 @@ class _Decoding:
         self, places: list[int]
     ) -> tuple[list[list[TimedWord]], list[tuple[float, float]], float]:
         """Bins of words by place, begin and end of each, and the mean distance."""
-        last = len(self._before) - 1
-        size = 8 * (last + 1) * (len(places) + 1)
+        size = 8 * len(self._before) * (len(places) + 1)
         check_limit("fill", size, "the edit distances of a lattice")
+        library = native.load("bayes_risk")
+        masses, risk = self._in_c(library, places) if library else self._in_python(places)
+        bins = [_bin(each) for each in masses]
+        return bins, _spans(bins, masses), risk
+
+    def _in_c(self, library: Library, places: list[int]) -> tuple[list[_Masses], float]:
+        """What `_in_python` computes."""
+        before = [arc for group in self._before for arc in group]
+        labels = sorted({0, *places, *(word for _, word, _ in before)})
+        numbers = {label: number for number, label in enumerate(labels)}
+        states, width = len(self._before), len(places) + 1
+        masses = np.zeros((len(places), len(labels), 3))
+        distance = np.zeros((states, width))
+        bind(
+            library,
+            "place_masses",
+            states=states,
+            arcs=len(before),
+            begin=np.cumsum([0, *map(len, self._before)]),
+            source=np.array([source for source, *_ in before], np.int32),
+            word=np.array([numbers[word] for _, word, _ in before], np.int32),
+            share=np.array([share for group in self._shares for share in group], np.float64),
+            time=np.array(self._times, np.float64),
+            places=len(places),
+            place=np.array([numbers[word] for word in places], np.int32),
+            words=len(labels),
+            delta=_DELTA,
+            distance=distance,
+            after=np.empty(width),
+            ways=np.empty((len(before), len(places)), np.uint8),
+            onward=np.zeros((states, width)),
+            masses=masses,
+        ).run()
+        found: list[_Masses] = [{} for _ in places]
+        rows, columns = np.nonzero(masses[:, :, 0])
+        for row, column, sums in zip(
+            rows.tolist(), columns.tolist(), masses[rows, columns].tolist(), strict=True
+        ):
+            found[row][labels[column]] = sums
+        return found, float(distance[-1, -1])
+
+    def _in_python(self, places: list[int]) -> tuple[list[_Masses], float]:
+        """What stands at each place, and the mean distance."""
+        last = len(self._before) - 1
         inserted = [0.0]
         for word in places:
             inserted.append(inserted[-1] + (1.0 if word else 0.0))
         distance = [inserted]
-        shares: list[list[float]] = [[]]
         every: list[list[bytearray]] = [[]]
         for state in range(1, last + 1):
             total = [0.0] * (len(places) + 1)
-            shares.append([])
             every.append([])
-            for source, word, log in self._before[state]:
-                share = math.exp(self._forward[source] + log - self._forward[state])
+            for (source, word, _), share in zip(
+                self._before[state], self._shares[state], strict=True
+            ):
                 after, ways = _after(distance[source], word, places)
                 total = [so_far + share * more for so_far, more in zip(total, after, strict=True)]
-                shares[-1].append(share)
                 every[-1].append(ways)
             distance.append(total)
-        sums: list[dict[int, list[float]]] = [{} for _ in places]
+        sums: list[_Masses] = [{} for _ in places]
 
         def count_in(q: int, word: int, mass: float, begin: int, end: int) -> None:
             entry = sums[q - 1].setdefault(word, [0.0, 0.0, 0.0])
@@ -158,7 +209,7 @@ class _Decoding:
         for state in range(last, 0, -1):
             end = self._times[state]
             held = onward[state]
-            columns = (self._before[state], shares[state], every[state])
+            columns = (self._before[state], self._shares[state], every[state])
             for (source, word, _), share, ways in zip(*columns, strict=True):
                 begin = self._times[source]
                 before = onward[source]
@@ -180,10 +231,11 @@ class _Decoding:
             mass += onward[0].get(q, 0.0)
             if mass:
                 count_in(q, 0, mass, 0, 0)
-        bins = [_bin(masses) for masses in sums]
-        return bins, _spans(bins, sums), distance[last][-1]
+        return sums, distance[last][-1]
 
 
+_Masses = dict[int, list[float]]
+"""Of words (0: none) at a place their mass, and the sums of their begins and ends times it."""
 _MATCH, _SKIP, _INSERT = 1, 2, 3
 
 
@@ -216,7 +268,7 @@ def _after(before: list[float], word: int, places: list[int]) -> tuple[list[floa
     return distances, ways
 
 
-def _bin(masses: dict[int, list[float]]) -> list[TimedWord]:
+def _bin(masses: _Masses) -> list[TimedWord]:
     """Words with their posteriors and mean times, the likeliest first, then the greatest label."""
     words: list[TimedWord] = []
     for label, (mass, begin, end) in masses.items():
@@ -228,9 +280,7 @@ def _bin(masses: dict[int, list[float]]) -> list[TimedWord]:
     ]
 
 
-def _spans(
-    bins: list[list[TimedWord]], sums: list[dict[int, list[float]]]
-) -> list[tuple[float, float]]:
+def _spans(bins: list[list[TimedWord]], sums: list[_Masses]) -> list[tuple[float, float]]:
     """Begin and end of each bin; where one begins before another ends, both meet in the middle."""
     spans: list[tuple[float, float]] = []
     for words, masses in zip(bins, sums, strict=True):

@@ -4,6 +4,9 @@ Each piece of work runs in a lane, a thread of its own; as many lanes run as the
 that wants a chunk of the network gives its turn to another lane and waits. A turn that finds
 nothing else to do takes all chunks that wait, and computes them in one run of the network. So
 batches are large where there is much to do, and no chunk waits for others that may never come.
+
+Work that is urgent, such as the end of a stream, whose client waits for the last word, comes before
+other work at each turn, and its chunks wait for no others.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.options.settings import read_once
 from ...framework.base.python.cached import new_lock
 from ...nnet3.inference.looped_computer import LoopedComputer
 from ...nnet3.inference.stream_batch import StreamBatch, StreamChunk, StreamState
 
 Result = TypeVar("Result")
+_Job = tuple[Callable[[], Any], "Future[Any]"]
 
 
 class Lanes:
@@ -46,10 +51,11 @@ class Lanes:
         self._lock = new_lock()
         self._running = 0
         self._count = 0
-        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._jobs: deque[_Job] = deque()
+        self._urgent: deque[_Job] = deque()
         self._idle: list[_Lane] = []
-        self._waiting: deque[_Lane] = deque()  # for the network
-        self._computed: deque[_Lane] = deque()  # they have got its output
+        self._waiting: deque[_Lane] = deque()  # for the network; those of urgent work first
+        self._computed: deque[_Lane] = deque()  # they have got its output; the same
         self._leading = False  # a lane computes the network
         self._closed = False
         self.runs = self.chunks = 0
@@ -62,8 +68,11 @@ class Lanes:
         if self._batch is not None:
             self._batch.prepare()
 
-    def submit(self, work: Callable[[], Result]) -> Future[Result]:
+    def submit(self, work: Callable[[], Result], *, urgent: bool = False) -> Future[Result]:
         """Do this as soon as there is a turn; work is begun in the order in which it comes.
+
+        Args:
+            urgent: before all work that is not.
 
         Raises:
             OpscopeError: the lanes are closed.
@@ -72,14 +81,15 @@ class Lanes:
         with self._lock:
             if self._closed:
                 raise OpscopeError("the lanes are closed")
-            self._jobs.append((work, future))
+            jobs = self._urgent if urgent else self._jobs
+            jobs.append((work, future))
             self._start_next()
         return future
 
     @property
     def waiting(self) -> int:
         """Pieces of work that have not begun."""
-        return len(self._jobs)
+        return len(self._jobs) + len(self._urgent)
 
     def close(self) -> None:
         """Do what was submitted, and end the threads."""
@@ -101,7 +111,7 @@ class Lanes:
             return batch.compute([chunk])[0]
         lane.chunk = chunk
         with self._lock:
-            self._waiting.append(lane)
+            _queue(lane, self._waiting)
             self._give_turn()
         lane.go.acquire()
         if lane.led:
@@ -127,7 +137,8 @@ class Lanes:
             self.chunks += len(led)
             for each in led:
                 each.error = error
-            self._computed.extend(led[1:])
+            for each in led[1:]:
+                _queue(each, self._computed)
             self._start_next()
 
     def _done(self, lane: _Lane) -> None:
@@ -143,11 +154,14 @@ class Lanes:
     def _start_next(self) -> None:
         """Give the turns that are free to lanes; the lock is held."""
         while self._running < self._cores:
-            if self._computed:
+            jobs = self._urgent or self._jobs
+            hurries = bool(self._waiting) and self._waiting[0].urgent and not self._leading
+            if self._computed and (self._computed[0].urgent or not self._urgent):
                 lane = self._computed.popleft()
-            elif self._jobs and len(self._waiting) < self._most:
+            elif jobs and len(self._waiting) < self._most and not (hurries and jobs is self._jobs):
                 lane = self._idle.pop() if self._idle else self._new_lane()
-                lane.job = self._jobs.popleft()
+                lane.urgent = jobs is self._urgent
+                lane.job = jobs.popleft()
             elif self._waiting and not self._leading:
                 self._leading = True
                 led = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._most))]
@@ -157,7 +171,7 @@ class Lanes:
                 break
             self._running += 1
             lane.go.release()
-        if self._closed and not self._jobs:
+        if self._closed and not self.waiting:
             while self._idle:
                 self._idle.pop().go.release()  # without a job it ends
 
@@ -172,7 +186,7 @@ class _Lane(threading.Thread):
     """A thread that does one piece of work after another, when it has its turn.
 
     Attributes:
-        go: released where it has a turn. job: what to do, and where the result goes.
+        go: released where it has a turn. job: what to do, and where the result goes. urgent: it is.
         chunk, output, error: of the network, of the work that waits. led: lanes whose chunks this
             one computes.
     """
@@ -184,7 +198,8 @@ class _Lane(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.lanes = lanes
         self.go = threading.Semaphore(0)
-        self.job: tuple[Callable[[], Any], Future[Any]] | None = None
+        self.job: _Job | None = None
+        self.urgent = False
         self.led: list[_Lane] = []
         self.error: Exception | None = None
 
@@ -197,7 +212,10 @@ class _Lane(threading.Thread):
             (work, future), self.job = self.job, None
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(work())
+                    with read_once():
+                        result = work()
+                    future.set_result(result)
+                    del result
                 except BaseException as error:
                     future.set_exception(error)
             del work, future  # or a lane that waits would keep a stream
@@ -218,6 +236,11 @@ class _Together:
     def run(self, frames: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
         """The output of the next chunk."""
         return self._lanes.compute(StreamChunk(frames, ivector, self._state))
+
+
+def _queue(lane: _Lane, lanes: deque[_Lane]) -> None:
+    """Put a lane after the others, an urgent one before those that are not."""
+    lanes.insert(sum(each.urgent for each in lanes) if lane.urgent else len(lanes), lane)
 
 
 _here = threading.local()

@@ -70,8 +70,12 @@ class Worker:
         self._tasks[number] = TASKS[kind](self._model, self._options.session, **settings)
 
     def call(self, number: int, method: str, *values: Any) -> Future[Any]:
-        """Do something for a task; the value is one that JSON has."""
-        return self._lanes.submit(partial(self._called, number, method, values))
+        """Do something for a task; the value is one that JSON has.
+
+        Texts and the end are urgent: they end streams, whose clients wait for the last word.
+        """
+        urgent = method == "end" or isinstance(values[-1] if values else None, str)
+        return self._lanes.submit(partial(self._called, number, method, values), urgent=urgent)
 
     def drop(self, number: int) -> None:
         """End a task, whatever is still to be done for it."""

@@ -51,6 +51,7 @@ from opscope.speech.ivector.extractor import IvectorExtractor
 from opscope.speech.ivector.gmm import DiagGmm
 from opscope.speech.ivector.model import IvectorModel
 from opscope.speech.ivector.online import online_ivectors
+from opscope.speech.lattice.bayes_risk import minimum_bayes_risk
 from opscope.speech.search.decoder import Decoder
 from opscope.speech.search.options import SearchOptions
 from opscope.speech.search.raw_lattice import raw_lattice
@@ -290,7 +291,9 @@ def search() -> Work:
         found = {f"tokens {n}": frame.tokens["cost"] for n, frame in enumerate(decoder.frames)}
         lattice = determinized(raw_lattice(decoder), 4.0, None, _WORDS_ONLY).lattice
         costs = np.array([arc.weight.cost for group in lattice.arcs for arc in group])
-        return found | {"begin": begin.transition_ids, "heard": heard, "costs": costs}
+        words = [word.confidence for word in minimum_bayes_risk(lattice).words]
+        found |= {"begin": begin.transition_ids, "heard": heard, "costs": costs}
+        return found | {"confidences": np.array(words)}
 
     return run
 

@@ -6,14 +6,17 @@ import itertools
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
+from opscope.framework.fusion.compiled import native
 from opscope.kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight, single
 from opscope.kaldi.lattices.transition_ids import TransitionIds
-from opscope.speech.lattice.bayes_risk import minimum_bayes_risk
+from opscope.speech.lattice import bayes_risk
+from opscope.speech.lattice.bayes_risk import BayesRisk, minimum_bayes_risk
 from opscope.speech.lattice.best_paths import n_best
 from opscope.speech.lattice.times import timed_words
 from opscope.speech.lattice.word_align import word_aligned
@@ -280,6 +283,24 @@ def test_risk_of_the_words_that_are_chosen() -> None:
         kept = minimum_bayes_risk(lattice, keep_silence=True)
         assert len(kept.words) == len(kept.bins)
     assert better > 10
+
+
+@pytest.mark.skipif(native.load("bayes_risk") is None, reason="no native library")
+def test_risk_in_c_and_in_python_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    lattices = [random_words(seed) for seed in range(40)]
+    lattices += [aligned(scaled_lattice(name)) for name in SENTENCES]
+    lattices.append(CompactLattice(0, [[]], [ONE]))  # no words, no frames
+
+    def found() -> list[BayesRisk]:
+        return [
+            minimum_bayes_risk(lattice, **options)
+            for lattice in lattices
+            for options in ({}, {"decode": False, "keep_silence": True, "words": [9, 1, 2]})
+        ]
+
+    in_c = found()
+    monkeypatch.setattr(bayes_risk, "native", SimpleNamespace(load=lambda file: None))
+    assert found() == in_c
 
 
 def test_best_paths_are_all_paths_in_order() -> None:

@@ -60,6 +60,59 @@ def test_words_are_those_of_each_stream_alone(folder, cores: int) -> None:
     assert threading.active_count() <= before
 
 
+def test_urgent_work_comes_first(folder) -> None:
+    lanes = Lanes(Model(folder).network, cores=1)
+    begun, gate = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def hold() -> None:
+        begun.set()
+        gate.wait(60)
+
+    holding = lanes.submit(hold)
+    assert begun.wait(60)
+    futures = [
+        lanes.submit(partial(order.append, name), urgent=name.startswith("end"))
+        for name in ("samples 1", "samples 2", "end 1", "samples 3", "end 2")
+    ]
+    assert lanes.waiting == 5
+    gate.set()
+    for each in (holding, *futures):
+        each.result(60)
+    assert order == ["end 1", "end 2", "samples 1", "samples 2", "samples 3"]
+    lanes.close()
+
+
+def test_urgent_chunks_wait_for_no_others(folder) -> None:
+    """An urgent stream gets its words while others' work, which came before, has not begun."""
+    model = Model(folder)
+    lanes = Lanes(model.network, cores=1)
+    begun, gate = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def hold() -> None:
+        begun.set()
+        gate.wait(60)
+
+    def heard(name: str, recognizer: KaldiRecognizer) -> str:
+        text = text_of(recognizer, speech("c").tobytes(), 3000)
+        done.append(name)
+        return text
+
+    holding = lanes.submit(hold)
+    assert begun.wait(60)
+    names = ("one", "other", "urgent")
+    futures = [
+        lanes.submit(partial(heard, name, KaldiRecognizer(model, RATE)), urgent=name == "urgent")
+        for name in names
+    ]
+    gate.set()
+    assert [each.result(60) for each in futures] == ["c"] * 3
+    assert done[0] == "urgent" and lanes.chunks > 0
+    holding.result(60)
+    lanes.close()
+
+
 def test_what_fails_fails_alone(folder) -> None:
     model = Model(folder)
     lanes = Lanes(model.network, cores=2)
