@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,12 +59,14 @@ class TransitionIds:
         """How many outputs there are."""
         return int(np.max(self.pdf)) + 1
 
-    def check(self, ids: Iterable[int]) -> None:
+    def check(self, ids: Sequence[int]) -> None:
         """Refuse numbers that are none.
 
         Raises:
             ShapeError: there is one.
         """
+        if not ids or (min(ids) > 0 and max(ids) <= self.count):
+            return
         for number in ids:
             if not 0 < number <= self.count:
                 raise ShapeError(f"{number} is no transition-id: the model has 1 to {self.count}")

@@ -23,6 +23,7 @@ from ..lower.spans import lower_with_spans
 from ..run.segment_computer import SegmentComputer
 from .looped_computer import LoopedComputer
 
+_EMPTY = 2  # places of a run, at most
 _Key = tuple[int, bytes, int]
 """What rows are of: the node, their times without n, and a number among those that are alike."""
 
@@ -84,8 +85,9 @@ class StreamBatch:
         with self._lock:
             for _, group in groupby(order, lambda at: chunks[at].state.segment):
                 places = list(group)
-                for begin in range(0, len(places), self.most):
-                    part = places[begin : begin + self.most]
+                while places:
+                    count = min(_together(len(places)), self.most)
+                    part, places = places[:count], places[count:]
                     made = self._run([chunks[at] for at in part])
                     for at, output in zip(part, made, strict=True):
                         outputs[at] = self._computer.scored(output)
@@ -106,6 +108,15 @@ class StreamBatch:
                 )
             self._sizes[size] = sized
         return sized
+
+
+def _together(count: int) -> int:
+    """How many of so many chunks are computed in one run, whose size is a power of two.
+
+    Places that stay empty cost as much as chunks, a further run as much as two of them.
+    """
+    size = 1 << (count - 1).bit_length()
+    return count if size - count <= _EMPTY else size // 2
 
 
 class _Sized:

@@ -5,7 +5,8 @@ Source: Kaldi's `online2/online-ivector-feature.cc`.
 
 from __future__ import annotations
 
-import heapq
+import math
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -109,7 +110,7 @@ class OnlineIvector:
         self._normalized: dict[int, np.ndarray] = {}  # transformed frames that come again
         self._finished = False
         self._done = 0  # frames whose turn has come
-        self._weights: list[tuple[int, float]] = []  # changes whose turn has not come, a heap
+        self._weights: list[tuple[int, float]] = []  # changes whose turn has not come
         self._weighted = False
         self._unweighted = False
         self._last_weighted = -1
@@ -166,8 +167,7 @@ class OnlineIvector:
             raise OpscopeError(f"frame {frames.min()} has no weight")
         if not np.isfinite(changes).all():
             raise OpscopeError("weights of frames must be finite")
-        for pair in zip(frames.tolist(), changes.tolist(), strict=True):
-            heapq.heappush(self._weights, pair)
+        self._weights += zip(frames.tolist(), changes.tolist(), strict=True)
         self._last_weighted = max(self._last_weighted, int(frames.max(initial=-1)))
         self._weighted = True
 
@@ -221,17 +221,20 @@ class OnlineIvector:
     def _estimate(self) -> None:
         self._current = self.stats.ivector(self._current, self.model.options.num_cg_iters)
 
-    def _due(self, until: int) -> list[tuple[int, np.float32]]:
-        """Frames up to one, in order, and what is to be added to their weights."""
+    def _due(self, until: int) -> list[tuple[int, float]]:
+        """Frames up to one, in order, and what is to be added to their weights, float32."""
         if not self._weighted:
-            return [(frame, np.float32(1)) for frame in range(self._done, until + 1)]
-        changes: dict[int, np.float32] = {}
-        while self._weights and self._weights[0][0] <= until:
-            frame, change = heapq.heappop(self._weights)
-            changes[frame] = changes.get(frame, np.float32(0)) + np.float32(change)
+            return [(frame, 1.0) for frame in range(self._done, until + 1)]
+        self._weights.sort()
+        end = bisect_right(self._weights, (until, math.inf))
+        due, self._weights = self._weights[:end], self._weights[end:]
+        changes: dict[int, float] = {}
+        for frame, change in due:
+            known = changes.get(frame)
+            changes[frame] = change if known is None else float(np.float32(known + change))
         return [(frame, change) for frame, change in changes.items() if change != 0]
 
-    def _count(self, due: list[tuple[int, np.float32]]) -> None:
+    def _count(self, due: list[tuple[int, float]]) -> None:
         """Add frames to the statistics, with their weights."""
         if not due:
             return

@@ -42,14 +42,15 @@ class Lanes:
         cores: how many lanes run at a time. most: chunks in one run of the network.
 
     Attributes:
-        runs, chunks: of the network, so far.
+        runs, chunks: of the network, so far. turns: that lanes have got so far. running: lanes that
+            have one.
     """
 
     def __init__(self, network: LoopedComputer | None, *, cores: int, most: int = 32) -> None:
         self._most = most
         self._cores = cores
         self._lock = new_lock()
-        self._running = 0
+        self.running = 0
         self._count = 0
         self._jobs: deque[_Job] = deque()
         self._urgent: deque[_Job] = deque()
@@ -58,7 +59,7 @@ class Lanes:
         self._computed: deque[_Lane] = deque()  # they have got its output; the same
         self._leading = False  # a lane computes the network
         self._closed = False
-        self.runs = self.chunks = 0
+        self.runs = self.chunks = self.turns = 0
         self._batch = None if network is None else StreamBatch(network, most)
         if network is not None:
             network.runners = self._runner
@@ -148,12 +149,12 @@ class Lanes:
             self._give_turn()
 
     def _give_turn(self) -> None:
-        self._running -= 1
+        self.running -= 1
         self._start_next()
 
     def _start_next(self) -> None:
         """Give the turns that are free to lanes; the lock is held."""
-        while self._running < self._cores:
+        while self.running < self._cores:
             jobs = self._urgent or self._jobs
             hurries = bool(self._waiting) and self._waiting[0].urgent and not self._leading
             if self._computed and (self._computed[0].urgent or not self._urgent):
@@ -169,7 +170,8 @@ class Lanes:
                 lane.led = led
             else:
                 break
-            self._running += 1
+            self.running += 1
+            self.turns += 1
             lane.go.release()
         if self._closed and not self.waiting:
             while self._idle:

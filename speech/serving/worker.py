@@ -14,7 +14,6 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from struct import Struct
 from typing import Any
@@ -85,9 +84,11 @@ class Worker:
             self._lanes.submit(give_back)
 
     def counts(self) -> dict[str, int]:
-        """Values of metrics."""
+        """Values of metrics, and by which others see that work goes on."""
         lanes = self._lanes
         return {
+            "turns": lanes.turns,
+            "running": lanes.running,
             "work_waiting": lanes.waiting,
             "network_runs_total": lanes.runs,
             "network_chunks_total": lanes.chunks,
@@ -100,7 +101,7 @@ class Worker:
     def _called(self, number: int, method: str, values: tuple[Any, ...]) -> Any:
         task = self._tasks.get(number)
         value = None if task is None else getattr(task, method)(*values)
-        return asdict(value) if isinstance(value, Reply) else value
+        return vars(value) if isinstance(value, Reply) else value
 
 
 def fork(worker: Worker) -> tuple[int, socket.socket]:

@@ -28,6 +28,7 @@ _AGAIN = 1.0
 """Seconds after the end of a process, until another one takes its place; and from one question to
 processes that live to the next."""
 _SILENT = 10  # questions for which a process has no answer, until it is killed
+_STILL = 300  # answers of a process by which its work stands still, until it is killed
 _TELLING = 1.0  # seconds that processes have to tell their counts, until the last known ones count
 _ENDING = 10.0  # seconds that a process has to end by itself
 _POLL = 0.02  # seconds from one look at a process that ends to the next
@@ -242,6 +243,8 @@ class _Process(asyncio.Protocol):
         self._ending = False
         self._silent = 0  # questions in a row that it has not answered
         self._asked: asyncio.Future[dict[str, int]] | None = None
+        self._turns = -1  # of its lanes, by the last answer
+        self._still = 0  # answers in a row by which no lane has ended its turn
         self.tasks = 0
         self.alive = True
         self.counted: dict[str, int] = {}
@@ -263,16 +266,20 @@ class _Process(asyncio.Protocol):
         return asked
 
     def is_hung(self) -> bool:
-        """Ask for its counts; True: it has not answered for too long.
+        """Ask for its counts; True: it has not answered for too long, or its work stands still.
 
         Questions are counted, not seconds: where the server itself was stopped, none were asked.
         """
         if self._asked is None or self._asked.done():
             self._silent = 0
+            turns = self.counted.get("turns", 0)
+            stands = turns == self._turns and self.counted.get("running", 0) > 0
+            self._still = self._still + 1 if stands else 0
+            self._turns = turns
             self._asked = self.counts()
         else:
             self._silent += 1
-        return self._silent >= _SILENT
+        return self._silent >= _SILENT or self._still >= _STILL
 
     def _keep_counts(self, told: asyncio.Future[dict[str, int]]) -> None:
         if told.exception() is None:

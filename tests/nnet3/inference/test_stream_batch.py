@@ -8,7 +8,12 @@ import pytest
 from chunk_nets import FRAMES, IVECTOR, RECURRENT
 from opscope.nnet3.inference.looped_computer import LoopedComputer
 from opscope.nnet3.inference.pieces import LoopedOptions
-from opscope.nnet3.inference.stream_batch import StreamBatch, StreamChunk, StreamState
+from opscope.nnet3.inference.stream_batch import (
+    StreamBatch,
+    StreamChunk,
+    StreamState,
+    _together,
+)
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig import xconfig_to_config
 
@@ -69,3 +74,11 @@ def test_streams_that_share_runs(text: str, chunk: int, factor: int, reproducibl
         assert len(parts) > 2
         tolerance = 1e-9 if reproducible else 2e-5
         np.testing.assert_allclose(np.concatenate(parts), wanted, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("count", "together"),
+    [(1, 1), (3, 3), (5, 4), (6, 6), (9, 8), (13, 8), (14, 14), (17, 16), (30, 30), (40, 32)],
+)
+def test_few_places_of_a_run_are_empty(count: int, together: int) -> None:
+    assert _together(count) == together

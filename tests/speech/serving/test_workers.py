@@ -48,9 +48,9 @@ class Echo:
         return {"work_waiting": 1, "network_runs_total": self.calls}
 
 
-def ran(test: Any, processes: int = 2) -> None:
+def ran(test: Any, processes: int = 2, worker: Echo | None = None) -> None:
     async def run() -> None:
-        workers = Workers(Echo(), processes)  # type: ignore[arg-type]
+        workers = Workers(worker or Echo(), processes)  # type: ignore[arg-type]
         async with workers.running():
             await test(workers)
 
@@ -152,6 +152,32 @@ def test_processes_that_hang(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> No
     assert caplog.messages[0].endswith("does not answer: it is killed")
     assert f"ended by signal {int(signal.SIGKILL)}: its streams are lost" in caplog.messages[1]
     assert len(caplog.messages) == 2
+
+
+class Stuck(Echo):
+    """A worker that answers questions, while what it began before does not end."""
+
+    def counts(self) -> dict[str, int]:
+        return {"turns": self.calls, "running": min(self.calls, 1)}
+
+
+def test_work_that_stands_still(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(module, "_AGAIN", 0.02)
+    monkeypatch.setattr(module, "_STILL", 20)
+
+    async def test(workers: Workers) -> None:
+        with workers.task("a") as first, workers.task("b"):
+            for _ in range(40):  # its work goes on
+                await first.call("say")
+                await asyncio.sleep(0.02)
+            assert not caplog.messages
+            with pytest.raises(EndedError):
+                await first.call("wait")
+        assert (await workers.counts())["processes_hung_total"] == 1
+
+    ran(test, worker=Stuck())
+    assert caplog.messages[0].endswith("does not answer: it is killed")
+    assert len(caplog.messages) == 2  # the other process has nothing to do, and lives
 
 
 def test_as_many_processes_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
