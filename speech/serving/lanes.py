@@ -55,8 +55,8 @@ class Lanes:
         self._jobs: deque[_Job] = deque()
         self._urgent: deque[_Job] = deque()
         self._idle: list[_Lane] = []
-        self._waiting: deque[_Lane] = deque()  # for the network; those of urgent work first
-        self._computed: deque[_Lane] = deque()  # they have got its output; the same
+        self._waiting: deque[_Lane] = deque()  # for the network; urgent lanes first
+        self._computed: deque[_Lane] = deque()  # they have got its output; urgent lanes first
         self._leading = False  # a lane computes the network
         self._closed = False
         self.runs = self.chunks = self.turns = 0
