@@ -95,14 +95,20 @@ static void free_scattered(void *at, size_t size) {
 #endif
   free(at);
 }
-/* Makes room for `wanted` states. */
+static void free_known(View *v) {
+  if (v->graph->lazy) free_scattered(v->known, v->room * sizeof(Known));
+  else free(v->known);
+  v->known = 0; v->room = 0;
+}
+/* Makes room for `wanted` states. Of a graph that is composed, a search meets most of what others
+   met; of a large static one it touches so little that huge pages would be nearly empty. */
 static int grow_known(View *v, int64_t wanted) {
   if (wanted <= v->room) return 1;
   const int64_t more = v->room * 2 > wanted ? v->room * 2 : wanted + 1024;
-  Known *made = scattered(more * sizeof(Known));
+  Known *made = v->graph->lazy ? scattered(more * sizeof(Known)) : calloc(more, sizeof(Known));
   if (!made) return 0;
   if (v->room) memcpy(made, v->known, v->room * sizeof(Known));
-  free_scattered(v->known, v->room * sizeof(Known));
+  free_known(v);
   v->known = made; v->room = more;
   return 1;
 }
@@ -581,8 +587,7 @@ EXPORT(graph_free)(const struct graph_free *a) {
 }
 /* Forgets what was met, but for these states, which get new numbers. */
 static void number_anew(View *v, const int32_t *states, int64_t count) {
-  free_scattered(v->known, v->room * sizeof(Known));
-  v->known = 0; v->room = 0;
+  free_known(v);
   v->numbered = 0; v->arcs_met = 0;
   for (int64_t i = 0; i < count; i++) number_state(v, states[i]);
 }

@@ -208,12 +208,12 @@ EXPORT(search_new)(struct search_new *a) {
 }
 EXPORT(search_free)(const struct search_free *a) {
   Search *s = a->search;
+  free_known(&s->view);
   begin_growing();
   leave_graph(s->view.graph);
   end_growing();
   free_frames(s);
   free_step(&s->step);
-  free_scattered(s->view.known, s->view.room * sizeof(Known));
   free(s->frames); free(s->states); free(s->finals); free(s->fresh); free(s->places);
   free(s);
 }

@@ -167,17 +167,38 @@ def test_work_that_stands_still(monkeypatch: pytest.MonkeyPatch, caplog: Any) ->
 
     async def test(workers: Workers) -> None:
         with workers.task("a") as first, workers.task("b"):
-            for _ in range(40):  # its work goes on
-                await first.call("say")
-                await asyncio.sleep(0.02)
-            assert not caplog.messages
+            pid = (await first.call("say"))[0]
             with pytest.raises(EndedError):
                 await first.call("wait")
+            while len(caplog.messages) < 2:
+                await asyncio.sleep(0.02)
         assert (await workers.counts())["processes_hung_total"] == 1
+        assert f"process {pid} of the server does not answer" in caplog.messages[0]
 
     ran(test, worker=Stuck())
-    assert caplog.messages[0].endswith("does not answer: it is killed")
     assert len(caplog.messages) == 2  # the other process has nothing to do, and lives
+
+
+def test_work_that_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """Questions that were answered in between do not count."""
+    monkeypatch.setattr(module, "_STILL", 3)
+
+    async def test(workers: Workers) -> None:
+        with workers.task("a") as first:
+            place = first._place
+            for _ in range(10):
+                assert not place.is_hung()
+                await first.call("say")
+                await place.counts()
+            assert [await hung(place) for _ in range(5)] == [False, False, False, True, True]
+
+    async def hung(place: Any) -> bool:
+        found = place.is_hung()
+        await place.counts()
+        return found
+
+    ran(test, worker=Stuck())
+    assert not caplog.messages
 
 
 def test_as_many_processes_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
