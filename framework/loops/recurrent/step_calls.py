@@ -23,10 +23,12 @@ class StepCalls:
         self._reverse = reverse
         self._calls: dict[int, list[Call]] = {}
         self._count = 0
-        self._table: TaskTable | None = None
+        self._table: TaskTable | None = None  # where a list of their own is asked for
+        self._in_table: set[int] = set()
         self._is_table = True  # whether each step is one task, and all of them have as many items
 
     def __len__(self) -> int:
+        """How many operators are bound."""
         return self._count
 
     def missing(self, span: range) -> list[int]:
@@ -35,23 +37,31 @@ class StepCalls:
 
     def put(self, step: int, calls: Sequence[Call]) -> None:
         """Keep the calls of a step."""
-        self._calls[step] = calls = _in_few(calls)
         self._count += len(calls)
-        task = task_of(calls[0]) if len(calls) == 1 else None
-        if task is None or task.check or task.rows:
-            self._is_table = False
-        elif self._is_table:
-            if self._table is None:
-                self._table = TaskTable(self._most, len(task.items))
-            self._is_table = self._table.put(self._place(step), task)
+        self._calls[step] = _in_few(calls)
 
     def over(self, span: range) -> list[Call]:
         """The calls of neighboring steps, in the order in which they run."""
         steps = span[::-1] if self._reverse else span
-        if len(span) >= LONG and self._is_table and self._table is not None:
+        table = self._filled(span) if len(span) >= LONG else None
+        if table is not None:
             first = self._place(steps[0])
-            return [self._table.call(first, first + len(span))]
+            return [table.call(first, first + len(span))]
         return [call for step in steps for call in self._calls[step]]
+
+    def _filled(self, span: range) -> TaskTable | None:
+        """The table, with the steps of a span; None where they do not suit it."""
+        for step in set(span) - self._in_table:
+            calls = self._calls[step]
+            task = task_of(calls[0]) if len(calls) == 1 else None
+            if not self._is_table or task is None or task.check or task.rows:
+                self._is_table = False
+                break
+            if self._table is None:
+                self._table = TaskTable(self._most, len(task.items))
+            self._is_table = self._table.put(self._place(step), task)
+            self._in_table.add(step)
+        return self._table if self._is_table else None
 
     def _place(self, step: int) -> int:
         """Where a step is in the table, in the order in which steps run."""

@@ -25,8 +25,8 @@ from ...runtime.executor import OPERATOR_BYTES
 from ...runtime.plans.memory import Held, ScratchPool
 from .step_calls import StepCalls
 
-_MOST_STEPS = 4096
-"""Calls of an arena's bound steps: of a step for each number of rows that it had."""
+_MOST_OPERATORS = 3 * 4096
+"""Operators of an arena's bound steps: of a step for each number of rows that it had."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +247,7 @@ class Arena(Held):
         too many."""
         count = 0
         for key, steps in reversed(self.frames.items()):
-            if count + len(steps) > _MOST_STEPS and count:
+            if count + len(steps) > _MOST_OPERATORS and count:
                 self.frames.give_up(key)
             count += len(steps)
 

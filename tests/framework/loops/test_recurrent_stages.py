@@ -418,7 +418,7 @@ def test_lengths_share_their_bound_steps(
 
 
 def test_bound_steps_are_bounded(bind: Bind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_MOST_STEPS", 4)
+    monkeypatch.setattr(store, "_MOST_OPERATORS", 4)
     arena = context_of(bind(booted(), values())).arena
     for size in (1, 2, 3):
         known = arena.frames.get_or_make((False, size), lambda: StepCalls(9, False))
