@@ -28,6 +28,25 @@ options = nnet3.LoopedOptions(18, frame_subsampling_factor=3)
 stream = nnet3.LoopedComputer({path!r}, options).stream()
 while not len(stream.accept(np.zeros((18, 40), 'f'), np.zeros(100, 'f'))): pass
 """
+# A user whose cache is empty trains a net of each sort for a step.
+_FIRST_NETS = """
+import os, tempfile, numpy as np
+folder = tempfile.TemporaryDirectory()
+os.environ["XDG_CACHE_HOME"] = folder.name
+import opscope
+def train(make, x, shape, **how):
+    b, scope = opscope.NetBuilder("first"), opscope.Scope()
+    out, label = make(b, b.input("x", shape, **how)), b.input("label", [-1], "int64")
+    b.backward_from(b.mean(b.softmax_cross_entropy(out, label), name="loss"))
+    b.add_optimization(0.1, "sgd")
+    b.initialize(scope)
+    feeds = dict(x=x, label=np.arange(len(x)))
+    b.run(scope, opscope.OpContext(train=True), feed=feeds, fetch=["loss"])
+train(lambda b, x: b.fc(b.relu(b.fc(x, 64)), 10), np.ones((8, 64), "f"), [-1, 64])
+images = np.ones((8, 3, 32, 32), "f")
+train(lambda b, x: b.fc(b.flatten(b.relu(b.conv2d(x, 16, 3))), 10), images, [-1, 3, 32, 32])
+train(lambda b, x: b.fc(b.lstm(x, 32)[1][0], 10), [np.ones((9, 40), "f")] * 8, [-1, 40], levels=1)
+"""
 _RUNTIME_COMPUTE = """
 import sys, numpy as np, onnxruntime
 options = onnxruntime.SessionOptions()
@@ -83,7 +102,11 @@ def _start() -> Mapping[str, list[str]]:
 
 
 def _first(code: str) -> Mapping[str, list[str]]:
-    return {OURS: [sys.executable, "-c", code.format(path=str(vosk_model()))]}
+    return {OURS: [sys.executable, "-c", code]}
+
+
+def _first_of_vosk(code: str) -> Mapping[str, list[str]]:
+    return _first(code.format(path=str(vosk_model())))
 
 
 WORKLOADS = {
@@ -93,14 +116,19 @@ WORKLOADS = {
         processes=_compute,
     ),
     "start": Workload("start of nnet3-info, CPU time (limit 0.25 s)", 0.25, processes=_start),
+    "first-nets": Workload(
+        "dense, convolution, LSTM: a step of training from an empty cache, CPU time, s",
+        1.0,
+        processes=lambda: _first(_FIRST_NETS),
+    ),
     "first-vosk": Workload(
         "Vosk's model: from nothing to the first output, CPU time, s",
         0.5,
-        processes=lambda: _first(_FIRST_WHOLE),
+        processes=lambda: _first_of_vosk(_FIRST_WHOLE),
     ),
     "first-stream": Workload(
         "Vosk's model: from nothing to the first output of a stream, CPU time, s",
         0.6,
-        processes=lambda: _first(_FIRST_STREAM),
+        processes=lambda: _first_of_vosk(_FIRST_STREAM),
     ),
 }
