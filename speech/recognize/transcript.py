@@ -189,7 +189,11 @@ def listener_of(
 
 class WholeListener:
     """A signal as one utterance, which is over when the signal is; arguments as for `recognized`,
-    whose mode "kaldi" it is."""
+    whose mode "kaldi" it is.
+
+    Attributes:
+        held: seconds of sound that were taken and not heard yet.
+    """
 
     def __init__(
         self,
@@ -207,10 +211,12 @@ class WholeListener:
         self._speakers = speakers
         self._asked = alternatives, phones
         self._blocks = [_NOTHING]
+        self.held = 0.0
 
     def accept(self, block: np.ndarray) -> Iterator[Spoken]:
         """Take samples, [count]; nothing is over yet."""
         self._blocks.append(np.asarray(block))
+        self.held += len(block) / self._rate
         return iter(())
 
     def finish(self) -> Iterator[Spoken]:
@@ -225,7 +231,13 @@ class WholeListener:
 
 class Listener:
     """The utterances of a signal that comes block by block; arguments as for `recognized`, whose
-    mode "kaldi" it lacks."""
+    mode "kaldi" it lacks.
+
+    Attributes:
+        held: see `WholeListener`; none, since samples are heard as they come.
+    """
+
+    held = 0.0
 
     def __init__(
         self,

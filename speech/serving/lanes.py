@@ -6,7 +6,7 @@ nothing else to do takes all chunks that wait, and computes them in one run of t
 batches are large where there is much to do, and no chunk waits for others that may never come.
 
 Work that is urgent, such as the end of a stream, whose client waits for the last word, comes before
-other work at each turn, and its chunks wait for no others.
+other work, and its chunks wait for no others; but after some urgent turns other work has one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from ...nnet3.inference.stream_batch import StreamBatch, StreamChunk, StreamStat
 
 Result = TypeVar("Result")
 _Job = tuple[Callable[[], Any], "Future[Any]"]
+_IN_ROW = 8  # urgent turns, until other work has one
 
 
 class Lanes:
@@ -52,11 +54,9 @@ class Lanes:
         self._lock = new_lock()
         self.running = 0
         self._count = 0
-        self._jobs: deque[_Job] = deque()
-        self._urgent: deque[_Job] = deque()
+        self._urgent, self._other = _Queues(), _Queues()
+        self._in_row = 0  # urgent turns, since other work had one
         self._idle: list[_Lane] = []
-        self._waiting: deque[_Lane] = deque()  # for the network; urgent lanes first
-        self._computed: deque[_Lane] = deque()  # they have got its output; urgent lanes first
         self._leading = False  # a lane computes the network
         self._closed = False
         self.runs = self.chunks = self.turns = 0
@@ -73,7 +73,7 @@ class Lanes:
         """Do this as soon as there is a turn; work is begun in the order in which it comes.
 
         Args:
-            urgent: before all work that is not.
+            urgent: before work that is not.
 
         Raises:
             OpscopeError: the lanes are closed.
@@ -82,15 +82,15 @@ class Lanes:
         with self._lock:
             if self._closed:
                 raise OpscopeError("the lanes are closed")
-            jobs = self._urgent if urgent else self._jobs
-            jobs.append((work, future))
+            queues = self._urgent if urgent else self._other
+            queues.jobs.append((work, future))
             self._start_next()
         return future
 
     @property
     def waiting(self) -> int:
         """Pieces of work that have not begun."""
-        return len(self._jobs) + len(self._urgent)
+        return len(self._urgent.jobs) + len(self._other.jobs)
 
     def close(self) -> None:
         """Do what was submitted, and end the threads."""
@@ -112,7 +112,7 @@ class Lanes:
             return batch.compute([chunk])[0]
         lane.chunk = chunk
         with self._lock:
-            _queue(lane, self._waiting)
+            lane.queues.waiting.append(lane)
             self._give_turn()
         lane.go.acquire()
         if lane.led:
@@ -139,7 +139,7 @@ class Lanes:
             for each in led:
                 each.error = error
             for each in led[1:]:
-                _queue(each, self._computed)
+                each.queues.computed.append(each)
             self._start_next()
 
     def _done(self, lane: _Lane) -> None:
@@ -154,28 +154,56 @@ class Lanes:
 
     def _start_next(self) -> None:
         """Give the turns that are free to lanes; the lock is held."""
-        while self.running < self._cores:
-            jobs = self._urgent or self._jobs
-            hurries = bool(self._waiting) and self._waiting[0].urgent and not self._leading
-            if self._computed and (self._computed[0].urgent or not self._urgent):
-                lane = self._computed.popleft()
-            elif jobs and len(self._waiting) < self._most and not (hurries and jobs is self._jobs):
-                lane = self._idle.pop() if self._idle else self._new_lane()
-                lane.urgent = jobs is self._urgent
-                lane.job = jobs.popleft()
-            elif self._waiting and not self._leading:
-                self._leading = True
-                led = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._most))]
-                lane = led[0]
-                lane.led = led
-            else:
-                break
+        while self.running < self._cores and (lane := self._next()) is not None:
+            self._in_row = self._in_row + 1 if lane.queues is self._urgent else 0
             self.running += 1
             self.turns += 1
             lane.go.release()
         if self._closed and not self.waiting:
             while self._idle:
                 self._idle.pop().go.release()  # without a job it ends
+
+    def _next(self) -> _Lane | None:
+        """The lane that has the next turn; None: all of them wait."""
+        first, second = self._urgent, self._other
+        if self._in_row >= _IN_ROW:
+            first, second = second, first
+        lane = self._ready(first)
+        if lane is not None:
+            return lane
+        if self._leading:
+            return self._ready(second)
+        if not (first.waiting or first.jobs):  # else only the network helps these
+            lane = self._ready(second)
+        return lane or self._leader(first.waiting, second.waiting)
+
+    def _ready(self, queues: _Queues) -> _Lane | None:
+        """A lane that can go on, or begin; None: there is none, or too many wait already."""
+        if queues.computed:
+            return queues.computed.popleft()
+        if not queues.jobs or self._waiting >= self._most:
+            return None
+        lane = self._idle.pop() if self._idle else self._new_lane()
+        lane.queues = queues
+        lane.job = queues.jobs.popleft()
+        return lane
+
+    @property
+    def _waiting(self) -> int:
+        """Lanes that wait for the network."""
+        return len(self._urgent.waiting) + len(self._other.waiting)
+
+    def _leader(self, *waiting: deque[_Lane]) -> _Lane | None:
+        """A lane that computes the network for others and itself; None: none waits."""
+        led: list[_Lane] = []
+        for lanes in waiting:
+            while lanes and len(led) < self._most:
+                led.append(lanes.popleft())
+        if not led:
+            return None
+        self._leading = True
+        led[0].led = led
+        return led[0]
 
     def _new_lane(self) -> _Lane:
         self._count += 1
@@ -184,15 +212,31 @@ class Lanes:
         return lane
 
 
+@dataclass
+class _Queues:
+    """Of work that is urgent, or of work that is not.
+
+    Attributes:
+        jobs: that have not begun. waiting: lanes that wait for the network. computed: those that
+            have got its output.
+    """
+
+    jobs: deque[_Job] = field(default_factory=deque)
+    waiting: deque[_Lane] = field(default_factory=deque)
+    computed: deque[_Lane] = field(default_factory=deque)
+
+
 class _Lane(threading.Thread):
     """A thread that does one piece of work after another, when it has its turn.
 
     Attributes:
-        go: released where it has a turn. job: what to do, and where the result goes. urgent: it is.
+        go: released where it has a turn. job: what to do, and where the result goes. queues: of
+            such work.
         chunk, output, error: of the network, of the work that waits. led: lanes whose chunks this
             one computes.
     """
 
+    queues: _Queues
     chunk: StreamChunk
     output: np.ndarray
 
@@ -201,7 +245,6 @@ class _Lane(threading.Thread):
         self.lanes = lanes
         self.go = threading.Semaphore(0)
         self.job: _Job | None = None
-        self.urgent = False
         self.led: list[_Lane] = []
         self.error: Exception | None = None
 
@@ -238,11 +281,6 @@ class _Together:
     def run(self, frames: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
         """The output of the next chunk."""
         return self._lanes.compute(StreamChunk(frames, ivector, self._state))
-
-
-def _queue(lane: _Lane, lanes: deque[_Lane]) -> None:
-    """Put a lane after the others, an urgent one before those that are not."""
-    lanes.insert(sum(each.urgent for each in lanes) if lane.urgent else len(lanes), lane)
 
 
 _here = threading.local()

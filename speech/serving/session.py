@@ -44,8 +44,9 @@ class Session:
     Args:
         model: that recognizes. options: see `SessionOptions`.
         partial_results: whether samples are answered that end no utterance.
-
     """
+
+    held = 0.0  # see `TASKS`
 
     def __init__(
         self, model: AnyModel, options: SessionOptions, *, partial_results: bool = True
@@ -84,14 +85,11 @@ class Session:
     # Inside
 
     def _take_text(self, text: str) -> Reply:
-        try:
-            said = json.loads(text)
-        except (ValueError, RecursionError):
-            said = None
-        if isinstance(said, dict) and "config" in said:
+        said = _said(text)
+        if "config" in said:
             self._configure(said["config"])
             return Reply(None)
-        if isinstance(said, dict) and "eof" in said:
+        if "eof" in said:
             return self.end()
         raise OpscopeError(
             'a text message is {"config": {...}} or {"eof": 1}, and samples are binary messages;'
@@ -160,6 +158,21 @@ class Session:
                 recognizer.SetSpkModel(self._speakers)
             self._recognizer = recognizer
         return self._recognizer
+
+
+def is_end(text: str) -> bool:
+    """Whether a text message ends its stream."""
+    said = _said(text) if '"eof"' in text else {}  # configs may be long
+    return "eof" in said and "config" not in said
+
+
+def _said(text: str) -> dict[str, Any]:
+    """What a text message has; nothing, where it is no JSON object."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def check_rate(rate: float) -> None:

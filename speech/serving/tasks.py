@@ -39,6 +39,7 @@ class Recording:
         self._asked = {"grammar": grammar, "alternatives": alternatives, "phones": phones}
         self._samples = np.empty(0, np.float32)
         self._utterances: list[Spoken] = []
+        self.held = 0.0  # see `TASKS`
 
     def decode(self, data: bytes) -> float:
         """The seconds of a recording, from the bytes of its file.
@@ -66,6 +67,7 @@ class Recording:
         step = max(int(_PIECE * self._rate), 1)
         piece, self._samples = self._samples[:step], self._samples[step:]
         self._utterances += self._listener.accept(piece)
+        self.held = self._listener.held
         if len(self._samples):
             return True
         self._utterances += self._listener.finish()
@@ -90,6 +92,7 @@ class Sound:
         self._model, self._rate, self._channels = model, float(rate), channels
         self._texts: list[str] = []
         self._rest = b""
+        self.held = 0.0  # see `TASKS`
 
     def begin(self) -> None:
         """Get ready to listen.
@@ -107,6 +110,7 @@ class Sound:
         self._rest = data[whole:]
         samples = np.frombuffer(data[:whole], "<i2").reshape(-1, self._channels)[:, 0]
         self._texts += [each.text for each in self._listener.accept(samples)]
+        self.held = self._listener.held
 
     def finish(self) -> str:
         """All words."""

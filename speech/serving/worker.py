@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import math
 import os
 import signal
 import socket
@@ -25,7 +26,7 @@ from ..ctc.model import CtcModel
 from ..recognize.transcript import AnyModel, listener_of
 from .lanes import Lanes
 from .options import ServerOptions
-from .session import Reply, Session
+from .session import Reply, Session, is_end
 from .tasks import Recording, Sound
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,9 @@ TASKS: dict[str, Callable[..., Any]] = {
     "recording": Recording,
     "sound": Sound,
 }
-"""Kinds of tasks; each takes the model and the options of sessions."""
+"""Kinds of tasks; each takes the model and the options of sessions. `held` are the seconds of sound
+that its next call may have to hear at once."""
+_ENDS = "end", "finish"  # methods after which a client waits for the last word
 _OBJECTS = 20_000  # new ones, from one collection of garbage to the next
 REQUEST = Struct(">QQ")
 ANSWER = Struct(">I")
@@ -57,6 +60,7 @@ class Worker:
         self._model = model
         self._options = options
         self._tasks: dict[int, Any] = {}
+        self._held: dict[int, float] = {}  # by tasks that are computed now
         self._dropped = 0
         network = None if isinstance(model, CtcModel) else model.network
         if network is None:  # it refuses speakers; a server must not do so to each of its clients
@@ -71,9 +75,10 @@ class Worker:
     def call(self, number: int, method: str, *values: Any) -> Future[Any]:
         """Do something for a task; the value is one that JSON has.
 
-        Texts and the end are urgent: they end streams, whose clients wait for the last word.
+        The end of a stream or of sound is urgent: its client waits for the last word.
         """
-        urgent = method == "end" or isinstance(values[-1] if values else None, str)
+        last = values[-1] if values else None
+        urgent = method in _ENDS or (isinstance(last, str) and is_end(last))
         return self._lanes.submit(partial(self._called, number, method, values), urgent=urgent)
 
     def drop(self, number: int) -> None:
@@ -89,6 +94,7 @@ class Worker:
         return {
             "turns": lanes.turns,
             "running": lanes.running,
+            "held": math.ceil(max([*self._held.values()], default=0)),
             "work_waiting": lanes.waiting,
             "network_runs_total": lanes.runs,
             "network_chunks_total": lanes.chunks,
@@ -100,7 +106,13 @@ class Worker:
 
     def _called(self, number: int, method: str, values: tuple[Any, ...]) -> Any:
         task = self._tasks.get(number)
-        value = None if task is None else getattr(task, method)(*values)
+        if task is None:
+            return None
+        self._held[number] = task.held
+        try:
+            value = getattr(task, method)(*values)
+        finally:
+            self._held.pop(number, None)
         return vars(value) if isinstance(value, Reply) else value
 
 

@@ -28,7 +28,9 @@ _AGAIN = 1.0
 """Seconds after the end of a process, until another one takes its place; and from one question to
 processes that live to the next."""
 _SILENT = 10  # questions for which a process has no answer, until it is killed
-_STILL = 300  # answers of a process by which its work stands still, until it is killed
+_STILL = 300
+"""Answers of a process by which its work stands still, until it is killed; and one more for each
+second of sound that it has to hear at once."""
 _TELLING = 1.0  # seconds that processes have to tell their counts, until the last known ones count
 _ENDING = 10.0  # seconds that a process has to end by itself
 _POLL = 0.02  # seconds from one look at a process that ends to the next
@@ -279,7 +281,8 @@ class _Process(asyncio.Protocol):
             self._asked = self.counts()
         else:
             self._silent += 1
-        return self._silent >= _SILENT or self._still >= _STILL
+        still = _STILL + self.counted.get("held", 0) / _AGAIN
+        return self._silent >= _SILENT or self._still >= still
 
     def _keep_counts(self, told: asyncio.Future[dict[str, int]]) -> None:
         if told.exception() is None:

@@ -13,6 +13,8 @@ import pytest
 from ctc_models import RATE, tone, write_tones
 from opscope.framework.base.errors import OpscopeError
 from opscope.speech import CtcModel, EndpointerMode, KaldiRecognizer, transcribe
+from opscope.speech.recognize import transcript
+from opscope.speech.recognize.ctc import ctc_utterance
 from opscope.speech.serving.options import ServerOptions, SessionOptions
 from opscope.speech.serving.worker import Worker
 from served_models import served
@@ -96,6 +98,39 @@ def test_a_server_without_speakers(folder: Path) -> None:
     options = ServerOptions(SessionOptions(speakers=speakers))
     with pytest.raises(OpscopeError, match="a CTC model has no mode 'vosk' and no speakers"):
         Worker(CtcModel(folder), options, 1)
+
+
+@pytest.mark.parametrize("kind", ["recording", "sound"])
+def test_a_worker_tells_what_it_hears_at_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    worker = Worker(CtcModel(folder), ServerOptions(), 1)
+    signal = np.concatenate((tone("l o h i"), PAUSE, PAUSE, tone("h i"))).astype("<i2")
+    told: list[int] = []
+
+    def heard(*arguments: Any) -> Any:
+        told.append(worker.counts()["held"])
+        return ctc_utterance(*arguments)
+
+    monkeypatch.setattr(transcript, "ctc_utterance", heard)
+    if kind == "recording":
+        path = tmp_path / "said.wav"
+        write_recording(path, signal, RATE)
+        worker.open(0, kind, {})
+        worker.call(0, "decode", path.read_bytes()).result(60)
+        worker.call(0, "begin").result(60)
+        while worker.call(0, "advance").result(60):
+            assert not told
+        assert worker.call(0, "written", "txt").result(60).split() == ["low", "high", "high"]
+    else:
+        worker.open(0, kind, {"rate": RATE, "channels": 1})
+        worker.call(0, "begin").result(60)
+        worker.call(0, "take", signal.tobytes()).result(60)
+        assert worker.call(0, "finish").result(60) == "low high high"
+    seconds = len(signal) / RATE
+    assert len(told) == 1 and seconds - 0.5 <= told[0] <= seconds + 1
+    assert worker.counts()["held"] == 0
+    worker.close()
 
 
 def test_the_server(folder: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ import pytest
 from opscope.framework.base.errors import NotFiniteError, OpscopeError
 from opscope.speech import BatchModel, BatchRecognizer, KaldiRecognizer, Model
 from opscope.speech.serving.lanes import Lanes
+from opscope.speech.serving.options import ServerOptions
+from opscope.speech.serving.worker import Worker
 from speech_models import RATE, small_files, speech, write_files
 
 TEXTS = ("ab c ba", "c", "ba ba", "c ab c ab", "")
@@ -111,6 +114,95 @@ def test_urgent_chunks_wait_for_no_others(folder) -> None:
     assert done[0] == "urgent" and lanes.chunks > 0
     holding.result(60)
     lanes.close()
+
+
+def test_other_work_has_a_turn_after_some_urgent_ones() -> None:
+    lanes = Lanes(None, cores=1)
+    ends = threading.Event()
+    turns = []
+
+    def again(_: object = None) -> None:
+        if not ends.is_set():
+            lanes.submit(partial(turns.append, "urgent"), urgent=True).add_done_callback(again)
+
+    for _ in range(3):
+        again()
+    try:
+        for _ in range(5):
+            lanes.submit(partial(turns.append, "other")).result(60)
+    finally:
+        ends.set()
+        lanes.close()
+    found = [at for at, turn in enumerate(turns) if turn == "other"]
+    assert len(found) == 5 and "urgent" in turns
+
+
+class GatedNetwork:
+    """Runs of a network that end when they are let."""
+
+    def __init__(self, runs: int) -> None:
+        self.gates = [threading.Event() for _ in range(runs)]
+        self.begun = [threading.Event() for _ in range(runs)]
+        self.sizes: list[int] = []
+
+    def compute(self, chunks: list[object]) -> list[object]:
+        run = len(self.sizes)
+        self.sizes.append(len(chunks))
+        self.begun[run].set()
+        assert self.gates[run].wait(60)
+        return chunks
+
+
+def test_no_core_is_idle_while_urgent_work_waits_for_room() -> None:
+    """Lanes that have got their output go on, while all chunks that there may be wait."""
+    lanes: Any = Lanes(None, cores=2, most=2)
+    network = lanes._batch = GatedNetwork(4)
+    holds = [threading.Event() for _ in range(2)]
+
+    def submitted(urgent: bool) -> Future[Any]:
+        return lanes.submit(partial(lanes.compute, None), urgent=urgent)
+
+    for each in holds:
+        lanes.submit(partial(each.wait, 60))
+    others = [submitted(urgent=False) for _ in range(2)]
+    holds[0].set()
+    assert network.begun[0].wait(60)  # with the chunks of both
+    urgent = [submitted(urgent=True) for _ in range(5)]
+    holds[1].set()
+    while lanes.waiting > 3 or lanes.running > 1:  # two of them wait for the network
+        time.sleep(0.001)
+    network.gates[0].set()
+    assert network.begun[1].wait(60)
+    for each in others:
+        assert each.result(60) is None  # though the second run has not ended
+    assert not network.gates[1].is_set() and network.sizes == [2, 2]
+    for gate in network.gates:
+        gate.set()
+    assert [each.result(60) for each in urgent] == [None] * 5
+    lanes.close()
+
+
+def test_what_is_urgent(folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a stream or of sound; not every text."""
+    worker: Any = Worker(Model(folder), ServerOptions(), 1)
+    asked: list[bool] = []
+    monkeypatch.setattr(worker._lanes, "submit", lambda work, urgent: asked.append(urgent))
+    calls = (
+        ("take", '{"eof" : 1}'),
+        ("end",),
+        ("finish",),
+        ("take", b'{"eof" : 1}'),
+        ("take", '{"config": {"phrase_list": ["eof"]}}'),
+        ("take", '{"config": {}, "eof": 1}'),
+        ("take", '["eof"]'),
+        ("take", '{"eof"'),
+        ("written", "json"),
+        ("advance",),
+    )
+    for each in calls:
+        worker.call(0, *each)
+    assert asked == [True] * 3 + [False] * 7
+    worker.close()
 
 
 def test_what_fails_fails_alone(folder) -> None:

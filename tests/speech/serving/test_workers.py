@@ -155,10 +155,18 @@ def test_processes_that_hang(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> No
 
 
 class Stuck(Echo):
-    """A worker that answers questions, while what it began before does not end."""
+    """A worker that answers questions, while what it began before does not end.
+
+    Args:
+        held: seconds of sound that it hears at once.
+    """
+
+    def __init__(self, held: int = 0) -> None:
+        super().__init__()
+        self.held = held
 
     def counts(self) -> dict[str, int]:
-        return {"turns": self.calls, "running": min(self.calls, 1)}
+        return {"turns": self.calls, "running": min(self.calls, 1), "held": self.held}
 
 
 def test_work_that_stands_still(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
@@ -179,8 +187,9 @@ def test_work_that_stands_still(monkeypatch: pytest.MonkeyPatch, caplog: Any) ->
     assert len(caplog.messages) == 2  # the other process has nothing to do, and lives
 
 
-def test_work_that_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    """Questions that were answered in between do not count."""
+@pytest.mark.parametrize("held", [0, 4])
+def test_work_that_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: Any, held: int) -> None:
+    """Questions that were answered in between do not count; sound gives as long as it lasts."""
     monkeypatch.setattr(module, "_STILL", 3)
 
     async def test(workers: Workers) -> None:
@@ -190,14 +199,15 @@ def test_work_that_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None
                 assert not place.is_hung()
                 await first.call("say")
                 await place.counts()
-            assert [await hung(place) for _ in range(5)] == [False, False, False, True, True]
+            found = [await hung(place) for _ in range(held + 5)]
+            assert found == [False] * (held + 3) + [True] * 2
 
     async def hung(place: Any) -> bool:
         found = place.is_hung()
         await place.counts()
         return found
 
-    ran(test, worker=Stuck())
+    ran(test, worker=Stuck(held))
     assert not caplog.messages
 
 
