@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +59,7 @@ class TransitionIds:
         """How many outputs there are."""
         return int(np.max(self.pdf)) + 1
 
-    def check(self, ids: Sequence[int]) -> None:
+    def check(self, ids: Collection[int]) -> None:
         """Refuse numbers that are none.
 
         Raises:
