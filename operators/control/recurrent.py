@@ -115,7 +115,7 @@ def recurrent_shape(s: ShapeArgs) -> None:
         return
     levels = [own or () for own in offsets]
     outer = levels[0][0] if levels[0] else None
-    if isinstance(outer, EvenOffsets) and all(own == levels[0] for own in levels):
+    if isinstance(outer, EvenOffsets) and all(own == (outer,) for own in levels):
         _infer_even(s, step, outer)
         return
     outer = _outer_offsets(s, step, names, levels)
@@ -132,14 +132,15 @@ def recurrent_shape(s: ShapeArgs) -> None:
         for name in s.op.inputs.get("static", ())
     ]
     known = _Known(step, s, tracks, statics, memories)
-    if len(levels[0]) > 1 or any(len(one) > 1 for one in levels) or _tracked(statics):
-        # Lengths of inner sequences differ from step to step, and shapes may follow from them.
-        steps = list(range(schedule.steps))
+    every = range(schedule.steps)
+    inferred = [known.infer(number, int(schedule.sizes[number])) for number in every[:1]]
+    # Lengths of inner sequences differ from step to step, and shapes may follow from them.
+    nested = any(len(one) > 1 for one in levels) or _tracked(statics)
+    if inferred and (nested or any(inferred[0][1].get(link) for link in step.outputs)):
+        rest = every[1:]
     else:  # steps of one size are alike; shapes are linear in between
-        steps = [0, schedule.steps - 1] if schedule.steps else []
-        if steps and schedule.sizes[0] == schedule.sizes[-1]:
-            steps = steps[:1]
-    inferred = [known.infer(step_index, int(schedule.sizes[step_index])) for step_index in steps]
+        rest = every[-1:] if len({*schedule.sizes[:1], *schedule.sizes[-1:]}) > 1 else every[:0]
+    inferred += [known.infer(number, int(schedule.sizes[number])) for number in rest]
     specs, inner = inferred[0] if inferred else known.infer_empty()
     for name, link in zip(s.op.outputs.get("out", ()), step.outputs, strict=True):
         own = [offsets.get(link, ()) for _, offsets in inferred]
@@ -256,7 +257,10 @@ def _infer_even(s: ShapeArgs, step: StepNet, outer: Any) -> None:
     known |= dict(zip(step.statics, s.specs("static"), strict=True))
     for memory, (row, dtype) in zip(step.memories, memories, strict=True):
         known[memory.previous] = (outer.count, *row), dtype
-    specs = step.infer(known, outer.count, {}, remember=not isinstance(outer.count, Dim))
+    made: dict[str, Levels] = {}
+    specs = step.infer(known, outer.count, made, remember=not isinstance(outer.count, Dim))
+    if any(made.get(link) for link in step.outputs):
+        s.fail(f"{step.title}: an out-link makes sequences of its own in each step")
     for name, link in zip(s.op.outputs.get("out", ()), step.outputs, strict=True):
         shape, dtype = specs[link]
         s.results[name] = (outer.rows, *shape[1:]), dtype

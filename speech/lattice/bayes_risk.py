@@ -134,9 +134,13 @@ class _Decoding:
         self, places: list[int]
     ) -> tuple[list[list[TimedWord]], list[tuple[float, float]], float]:
         """Bins of words by place, begin and end of each, and the mean distance."""
-        size = 8 * len(self._before) * (len(places) + 1)
-        check_limit("fill", size, "the edit distances of a lattice")
         library = native.load("bayes_risk")
+        size = 8 * len(self._before) * (len(places) + 1)
+        if library:  # and as much for their sums, a way of each arc, the masses of words at places
+            arcs = [arc for group in self._before for arc in group]
+            words = len({word for _, word, _ in arcs} | {0, *places})
+            size = 2 * size + (len(arcs) + 24 * words) * len(places)
+        check_limit("fill", size, "the edit distances of a lattice")
         masses, risk = self._in_c(library, places) if library else self._in_python(places)
         bins = [_bin(each) for each in masses]
         return bins, _spans(bins, masses), risk

@@ -249,7 +249,8 @@ class Arena(Held):
         for key, steps in reversed(self.frames.items()):
             if count + len(steps) > _MOST_OPERATORS and count:
                 self.frames.give_up(key)
-            count += len(steps)
+            else:
+                count += len(steps)
 
     @property
     def nbytes(self) -> int:

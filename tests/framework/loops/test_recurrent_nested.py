@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opscope import NetBuilder
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import Sequences, offsets_of
@@ -221,3 +222,22 @@ def test_forward_runs_in_pieces(rows, reverse, monkeypatch):
     for one, whole in zip(nets, wanted, strict=True):
         for name, value in run(*one).items():
             np.testing.assert_allclose(value, whole[name], atol=1e-12)
+
+
+@pytest.mark.parametrize("lengths", [[1], [2, 2], [3, 3, 3], [4], [3, 1], [2, 4, 1]])
+def test_steps_make_sequences_of_their_rows(lengths) -> None:
+    """Each step sees a row of words for a text, and gives them back as a sequence."""
+    b, scope = NetBuilder("texts", "float64"), Scope()
+    rows = b.input("rows", [-1, 2, 3], "float64", levels=1)
+    with b.recurrent("steps") as step:
+        row = step.input(rows)
+        memory = step.memory(3, value=0.5)
+        step.update(memory, b.tanh(b.add(memory, b.reduce_sum(row, axes=[1]))))
+        out = step.output(b.sequence_rows(row))
+    b.initialize(scope)
+    given = [np.arange(6.0 * n).reshape(n, 2, 3) + 100 * n for n in lengths]
+    found = b.run(scope, feed={"rows": given}, fetch=[out], need_backward=False)[out.name]
+    assert np.array_equal(found, np.concatenate(given).reshape(-1, 3))
+    made = scope.get(out.name).offsets
+    ends = [np.cumsum([0, *lengths]), np.arange(sum(lengths) + 1) * 2]
+    assert [each.tolist() for each in made] == [each.tolist() for each in ends]

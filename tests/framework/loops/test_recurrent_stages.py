@@ -425,7 +425,8 @@ def test_bound_steps_are_bounded(bind: Bind, monkeypatch: pytest.MonkeyPatch) ->
         for step in range(size):
             known.put(step, [nothing])
     arena.trim()
-    assert [key for key, _ in arena.frames.items()] == [(False, 3)]
+    # that of two steps is too many; the older one has room again
+    assert [key for key, _ in arena.frames.items()] == [(False, 1), (False, 3)]
     for step in range(9):
         known.put(step, [nothing])
     arena.trim()
