@@ -29,7 +29,8 @@ from .merging import ExampleMerger, MinibatchRule
 from .store import ExampleStore
 
 CHECKPOINT = "train.checkpoint"
-_FORMAT = "1"
+_FORMAT, _BY_MINIBATCHES = "2", "1"
+"""Of the checkpoint: learning rates go by the examples seen; in the older one by minibatches."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,14 @@ class EpochTraining:
         if not os.path.exists(path):
             return 0, 0
         file = TensorFile(path)
-        if file.metadata.get("opscope.nnet3") != _FORMAT:
+        written = file.metadata.get("opscope.nnet3")
+        if written == _BY_MINIBATCHES:
+            raise FormatError(
+                f"{path}: an earlier version wrote this checkpoint, and its learning rates fell in"
+                " another way: finish the training with that version, or remove the file and train"
+                " from the first epoch"
+            )
+        if written != _FORMAT:
             raise FormatError(f"{path}: no checkpoint of this format")
         what = f"{path}: its state"
         state = record(json_value(file.metadata.get("opscope.state", ""), what), _State, what)

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 import opscope
 from opscope.framework.base.errors import AttributeTypeError, FormatError, SaveError, ShapeError
 from opscope.kaldi.tables.tables import TableWriter
+from opscope.nnet3.egs import epochs
 from opscope.nnet3.egs.epochs import EpochTraining
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.training import NnetTrainer
@@ -149,6 +150,18 @@ def test_killed_behind_the_last_minibatch_of_an_epoch(data, monkeypatch):
     recipe(data, dir="parts", checkpoint_minutes=0.0).run()
     for name in ("1.raw", "final.raw"):
         assert Path("parts", name).read_bytes() == Path("whole", name).read_bytes()
+
+
+def test_a_checkpoint_with_other_learning_rates_is_refused(data, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(epochs, "_FORMAT", "1")
+        recipe(data, epochs=1).run()
+    os.unlink("exp/final.raw")
+    with pytest.raises(FormatError, match="train.checkpoint: an earlier version wrote .* remove"):
+        recipe(data, epochs=1).run()
+    os.unlink("exp/train.checkpoint")
+    recipe(data, epochs=1).run()
+    assert Path("exp/final.raw").exists()
 
 
 @pytest.mark.slow
