@@ -118,7 +118,6 @@ class MaxChangeStats:
 
     names: Sequence[str]
     bounds: Sequence[float]
-    total: float
     applied: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     applied_globally: int = 0
     minibatches: int = 0
@@ -128,18 +127,25 @@ class MaxChangeStats:
             self.applied = np.zeros(len(self.names), np.int64)
 
     def add(
-        self, factors: np.ndarray, change: float, bound_scale: float, kept: bool, log: Log
+        self,
+        factors: np.ndarray,
+        change: float,
+        bound: float,
+        bound_scale: float,
+        kept: bool,
+        log: Log,
     ) -> None:
         """Take note of one update, and report it where something was bounded.
 
         Args:
             factors: of the components. change: norm of the whole change after these.
+            bound: on that norm; 0 = any. bound_scale: of all bounds in this update.
             kept: whether it was finite, and applied.
         """
         self.minibatches += 1
         bounded = factors < 1
         self.applied += bounded
-        most = self.total * bound_scale
+        most = bound * bound_scale
         globally = bool(most) and change > most and kept
         self.applied_globally += globally
         if not kept:
@@ -156,7 +162,7 @@ class MaxChangeStats:
         if globally:
             text += (
                 f"Global max-change factor was {number(most / change)} with"
-                f" max-change={number(self.total)}."
+                f" max-change={number(bound)}."
             )
         if text:
             log(text)

@@ -81,7 +81,6 @@ class _MaxChange:
 
     names: list[str]
     bounds: list[AnyFloat]
-    total: AnyFloat
     applied: list[int]
     applied_globally: int
     minibatches: int
@@ -157,9 +156,7 @@ class NnetTrainer:
         self.objectives: dict[str, ObjectiveInfo] = {}
         components = updatable(nnet)
         self.max_change = MaxChangeStats(
-            list(components),
-            [float(c.max_change) for c in components.values()],
-            float(options.max_param_change),
+            list(components), [float(c.max_change) for c in components.values()]
         )
         self._seed = seed
         self._ranks = communicator or SingleCommunicator()
@@ -257,6 +254,7 @@ class NnetTrainer:
             self.max_change.add(
                 step.scope.numpy(FACTORS),
                 float(step.scope.numpy(CHANGE)[0]),
+                float(self.options.max_param_change),
                 values["bound_scale"],
                 bool(self._shared.numpy(scalar_name("kept"))[0]),
                 self.log,
@@ -418,7 +416,6 @@ class NnetTrainer:
         self.max_change = MaxChangeStats(
             held.names,
             held.bounds,
-            held.total,
             np.array(held.applied, np.int64),
             held.applied_globally,
             held.minibatches,

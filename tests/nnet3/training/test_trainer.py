@@ -148,13 +148,18 @@ def test_changes_are_bounded():
 def test_the_bound_on_changes_is_set_between_steps():
     nnet = network("AffineComponent")
     nnet.components["a"].set_learning_rate(100)
-    trainer = NnetTrainer(NnetTrainerOptions(max_param_change=0.0), nnet, log=[].append)
+    log: list[str] = []
+    trainer = NnetTrainer(NnetTrainerOptions(max_param_change=0.0), nnet, log=log.append)
     for batch, bound in zip(examples(3), (0.004, 0.001, 0.002), strict=True):
         before = nnet.vectorize()
         trainer.set_max_param_change(bound)
         trainer.train(batch)
         trainer.store()
         assert np.linalg.norm(nnet.vectorize() - before) == pytest.approx(bound, rel=1e-2)
+        assert log[-1].endswith(f" with max-change={bound}.")
+    trainer.set_max_param_change(0.0)
+    trainer.train(examples(1)[0])
+    assert trainer.max_change.applied_globally == 3
 
 
 def test_an_infinite_change_is_not_applied():
