@@ -105,11 +105,14 @@ def chain_lang(dictionary: Dictionary) -> dict[str, bytes]:
 
 def allowed_lengths(frames: Iterable[int], step: float) -> np.ndarray:
     """Lengths in frames, rising by a relative step, that examples are brought to: utterances of
-    one length can be merged into minibatches. int64."""
+    one length can be merged into minibatches. The last one is longer than all utterances. int64."""
     least, most = min(frames), max(frames)
     count = int(np.ceil(np.log(most / least) / np.log1p(step))) + 2
     exact = least * (1 + step) ** np.arange(-1, count + 1)
-    return np.unique((np.round(exact / SUBSAMPLING) * SUBSAMPLING).astype(np.int64))
+    lengths = np.unique((np.round(exact / SUBSAMPLING) * SUBSAMPLING).astype(np.int64))
+    if lengths[-1] <= most:  # a small step is rounded off
+        lengths = np.append(lengths, lengths[-1] + SUBSAMPLING)
+    return lengths
 
 
 def frames_of(seconds: float) -> int:

@@ -36,6 +36,16 @@ def test_each_utterance_can_be_extended(frames):
         assert targets(lengths, each, 3)[-1].frames > each
 
 
+@pytest.mark.parametrize("step", [0.01, 0.02, 0.05, 0.12, 0.5])
+def test_short_utterances_can_be_extended_whatever_the_step(step):
+    for most in range(8, 121):
+        for least in {8, most // 2 + 4, most}:
+            lengths = allowed_lengths([least, most], step)
+            assert (np.diff(lengths) > 0).all() and (lengths % 3 == 0).all()
+            extended = targets(lengths, most, 3)[-1]
+            assert extended.extended and most < extended.frames <= most * (1 + step) ** 3 + 3
+
+
 def test_an_extended_copy_has_the_same_samples():
     samples = spoken("low high", np.random.default_rng(0)).astype(np.float32)
     audio = Audio(samples[None], float(RATE))
