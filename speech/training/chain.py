@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ...framework.base.files.atomic import make_folder_of, write_atomically
 from ...framework.base.untrusted.opener import read_text
 from ...kaldi.files.context_dependency import ContextDependency
@@ -159,12 +161,18 @@ class ChainTraining(EpochTraining):
             objective=ChainObjectives(self._graph, self._objective, apply_deriv_weights=False),
         )
         store = ExampleStore(examples, _PART, _KIND)
+        # The first stream is that of the epochs' orders.
+        mixed, judged = (np.random.default_rng([options.seed, 0, stream]) for stream in (1, 2))
+        # Examples lie in turns of their copies: shifts in the same turns would go by the copy.
+        self._turns = mixed.permutation(len(store)).tolist()
+        self._judged = sorted(judged.permutation(len(store))[:_JUDGED].tolist())
         super().__init__(trainer, store, folder, options, log, sys.stderr.isatty())
 
     def example(self, number: int, epoch: int) -> Any:
         """See `EpochTraining`. Each epoch has all of the shifts, each example has another one in
-        each epoch: were all examples of the last epoch shifted alike, so would the network be."""
-        moved = shifted(self.examples[number], SHIFTS[(number + epoch) % len(SHIFTS)])
+        each epoch: were all examples of the last epoch shifted alike, so would the network be.
+        Which one does not depend on which copy of an utterance it is."""
+        moved = shifted(self.examples[number], SHIFTS[(self._turns[number] + epoch) % len(SHIFTS)])
         # Without more context than the network reads, all shifts are one computation.
         return selected(moved, *self._context)
 
@@ -186,9 +194,8 @@ class ChainTraining(EpochTraining):
         """The mean of the last epochs' networks that does best."""
         last = len(self.history)
         models = (Nnet.read(self.path(f"{last - i}.raw")) for i in range(self._average))
-        some = range(0, len(self.examples), max(len(self.examples) // _JUDGED, 1))
         merger = ChainExampleMerger(MinibatchRule("16,8,4,2,1"))
-        examples = [each for _, each in merger.merge(self.example(i, 0) for i in some)]
+        examples = [each for _, each in merger.merge(self.example(i, 0) for i in self._judged)]
 
         def prob(nnet: Nnet, store_component_stats: bool) -> NnetChainComputeProb:
             return NnetChainComputeProb(

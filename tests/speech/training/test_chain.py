@@ -27,6 +27,14 @@ def of_flat_start(trained: Path, folder: Path, options: RecognizerOptions) -> ch
     return chain.ChainTraining(*places, str(folder), options, lambda line: None)
 
 
+def begin_of(course: chain.ChainTraining, number: int, epoch: int) -> int:
+    """The row of the stored features that comes first in the epoch."""
+    rows = to_dense(course.examples[number].inputs[0].features)
+    given = to_dense(course.example(number, epoch).inputs[0].features)
+    (found,) = (at for at in range(3) if (rows[at : at + len(given)] == given).all())
+    return found
+
+
 def test_each_epoch_shifts_an_example_by_other_frames(course):
     """The rows that the network reads begin one earlier or later, at the same times."""
     left, right = 14, 14
@@ -37,10 +45,10 @@ def test_each_epoch_shifts_an_example_by_other_frames(course):
         begins = set()
         for epoch in range(3):
             example = course.example(number, epoch)
-            shift = chain.SHIFTS[(number + epoch) % 3]
-            begins.add(begin := 1 - shift)
             (given,) = example.inputs
             (output,) = example.outputs
+            begin = begin_of(course, number, epoch)
+            begins.add(begin)
             np.testing.assert_array_equal(output.indexes, stored.outputs[0].indexes)
             times = given.indexes[:, 1]
             np.testing.assert_array_equal(
@@ -53,11 +61,45 @@ def test_each_epoch_shifts_an_example_by_other_frames(course):
 
 
 def test_an_epoch_has_all_shifts(course):
-    count = len(course.examples)
     for epoch in range(2):
-        shifts = Counter(chain.SHIFTS[(number + epoch) % 3] for number in range(count))
-        assert set(shifts) == set(chain.SHIFTS)
-        assert max(shifts.values()) - min(shifts.values()) <= 1
+        begins = Counter(begin_of(course, at, epoch) for at in range(len(course.examples)))
+        assert set(begins) == {0, 1, 2}
+        assert max(begins.values()) - min(begins.values()) <= 1
+
+
+@pytest.fixture
+def great(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> chain.ChainTraining:
+    """A training on 1,800 examples, of each of which an epoch gets its number and its shift."""
+    monkeypatch.setattr(chain, "ExampleStore", lambda *_: range(1800))
+    monkeypatch.setattr(chain, "shifted", lambda number, shift: (number, shift))
+    monkeypatch.setattr(chain, "selected", lambda moved, *_: moved)
+    return of_flat_start(trained, tmp_path, RecognizerOptions(**SMALL))
+
+
+def assert_even(given: list[tuple[int, int]], kinds: int) -> None:
+    """Each kind of example, every so many-th one, has each shift about as often."""
+    counts = Counter((number % kinds, shift) for number, shift in given)
+    expected = len(given) / (kinds * 3)
+    assert len(counts) == kinds * 3
+    assert max(abs(count - expected) for count in counts.values()) < 3.5 * math.sqrt(expected)
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3, 4, 6])
+def test_copies_of_each_kind_have_all_shifts(great, copies):
+    """The copies of an utterance, of which one is slower, another extended by silence, follow each
+    other: the kind of an example is its number modulo their count."""
+    for epoch in range(3):
+        assert_even([great.example(number, epoch) for number in range(1800)], copies)
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_models_are_judged_by_examples_of_all_kinds(great, monkeypatch, copies):
+    monkeypatch.setattr(chain.ChainExampleMerger, "merge", lambda _, examples: enumerate(examples))
+    monkeypatch.setattr(chain, "combine", lambda models, count, examples, *_, **__: examples)
+    judged = great.combined()
+    assert len(judged) == len(set(judged)) == 200
+    assert_even(judged, copies)
+    assert great.combined() == judged
 
 
 def steps_of(course: chain.ChainTraining, epoch: int) -> list[tuple[int, int, float]]:
