@@ -1,8 +1,9 @@
 """One step of a net with its caches as inputs and outputs, as ONNX graphs of decoders have them.
 
 The names are the same as in Hugging Face's exports. In: `input_ids` [N, T]; `attention_mask` [N, P
-+ T], 0 where there is padding; `position_ids` [N, T]; `past_key_values.0.key` [N, heads, P, width],
-... Out: `logits` [N, T, tokens]; `present.0.key` [N, heads, P + T, width], ...
++ T], 0 where there is padding; `position_ids` [N, T], where the net has positions;
+`past_key_values.0.key` [N, heads, P, width], ... Out: `logits` [N, T, tokens]; `present.0.key` [N,
+heads, P + T, width], ...
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def random_inputs(
     for past, steps in ((0, 3), (4, 1)):
         ids = rng.integers(0, 2, (count, steps))
         case = {**context, IDS: ids, MASK: np.ones((count, past + steps), np.int64)}
-        case[POSITIONS] = past + np.zeros_like(ids) + np.arange(steps)
+        if any(var.name == POSITIONS for var in made.net.vars):
+            case[POSITIONS] = past + np.zeros_like(ids) + np.arange(steps)
         for name in made.caches:
             shape: Sequence[int] = made.shapes[name]
             dims = [count, *(past if size < 0 else size for size in shape[1:])]
@@ -86,7 +88,8 @@ class _Writer:
 
     def written(self) -> CachedNet:
         net = self.made.net
-        for name in (IDS, MASK, POSITIONS):
+        counted = any(op.type == "positions" for op in self.step.net.ops)
+        for name in (IDS, MASK, *[POSITIONS] * counted):
             net.vars.append(make_var(name, [-1, -1], np.int64, INPUT))
         self._count_past()
         rules = {

@@ -80,7 +80,7 @@ class ImportedStepper:
         self._feed: dict[str, Any] = {}
         self._past = np.zeros(0, np.int64)
         self._ways: list[str] = ["exact"]
-        if len(self._says) == 2:
+        if MASK in self._says:
             self._ways = ["in place", "masked", "exact"]
         self._proven = False
         self._step: tuple[Any, Callable[[np.ndarray], np.ndarray]] | None = None
@@ -127,7 +127,7 @@ class ImportedStepper:
         if exact and len({*(self._past + lengths)}) > 1:
             raise ShapeError(
                 f"{self.model.path}: prompts of {min(lengths)} to {max(lengths)} tokens: of several"
-                f" lengths only where the model has {MASK!r} and {POSITIONS!r}, and goes by them"
+                f" lengths only where the model has {MASK!r}, and goes by it and {POSITIONS!r}"
             )
         width = lengths.max() if exact else -(-lengths.max() // 16) * 16
         self._make_room(int(self._past.max() + lengths.max() + more))

@@ -7,6 +7,9 @@ others are left out there.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import chain, count
+
 import numpy as np
 
 from ...framework.ir.desc import INPUT, make_op, make_var
@@ -14,15 +17,23 @@ from ...framework.ir.op_list import OpList
 from .one_step import ACROSS_TOKENS, OneStep
 
 
+def free_name(name: str, taken: Collection[str]) -> str:
+    """`name`, or with a number after it where a variable is called so."""
+    numbered = (f"{name}_{number}" for number in count(2))
+    return next(one for one in chain([name], numbered) if one not in taken)
+
+
 def of_last_tokens(step: OneStep, ids: str, scores: str, last: str) -> OpList:
     """The net of a step that takes several tokens, with scores of one of each hypothesis.
 
     Args:
         ids, scores: see `one_step`.
-        last: the input with the places of these tokens: [N, 1, 1] in tokens [N, T], [N, 1] among
-            the rows of packed ones.
+        last: a name that no variable has, for the input with the places of these tokens:
+            [N, 1, 1] in tokens [N, T], [N, 1] among the rows of packed ones.
     """
     net = step.net.copy()
+    taken = {last, *(var.name for var in net.vars)}
+    taken.update(name for op in net.ops for name in (*op.input_names(), *op.output_names()))
     numbers = [n for n, op in enumerate(net.ops) if op.type in ACROSS_TOKENS]
     first = max(numbers, default=-1) + 1
     before = {ids, *(name for op in net.ops[:first] for name in op.output_names())}
@@ -35,12 +46,13 @@ def of_last_tokens(step: OneStep, ids: str, scores: str, last: str) -> OpList:
 
     for name in dict.fromkeys(name for op in net.ops[first:] for name in op.input_names()):
         if name in before:
-            left[name] = f"{name}.last"
+            left[name] = free_name(f"{name}.last", taken)
+            taken.add(left[name])
             pick(name, left[name])
     net.ops[first:] = [*picked, *(op.renamed(left) for op in net.ops[first:])]
     net.vars += [make_var(name) for name in left.values()]
     if scores in before:  # nothing is computed of them
-        whole = f"{scores}.whole"
+        whole = free_name(f"{scores}.whole", taken)
         net.ops = [op.renamed({scores: whole}) for op in net.ops]
         pick(whole, scores)
         net.ops.append(picked[-1])

@@ -19,7 +19,7 @@ from ...framework.passes.prune import prune
 from ...framework.runtime.feeding import Feeder
 from ...framework.runtime.initialize import PERSISTENT
 from ...framework.runtime.net import Net
-from .last_tokens import of_last_tokens
+from .last_tokens import free_name, of_last_tokens
 from .one_step import Cache, one_step
 
 _ROOM = 64
@@ -101,7 +101,7 @@ class Stepper:
         self._device = device
         self._place = device or scope.place
         self._net = Net.create(self.step.net)
-        self._last = f"{self.ids}.last"
+        self._last = free_name("last.tokens", [var.name for var in self.step.net.vars])
         # Reads prompts; of all other runs `_net` scores the only token.
         self._reading = (
             Net.create(of_last_tokens(self.step, self.ids, self.scores, self._last))

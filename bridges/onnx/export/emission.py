@@ -65,6 +65,7 @@ class Values:
         side_by_side: whether loops take and give [T, N, ...], N sequences of one length.
         cells: of these, those that are an operator of ONNX, by what they make: it, and what it
             reads.
+        blocks: initializers of a matrix in blocks, by what they are made of.
         sizes: dimensions of values at run time, by these and the axis.
         refused: a line for each operator that cannot be exported; broken: what these write.
     """
@@ -80,6 +81,7 @@ class Values:
     writers: dict[str, Operator] = field(default_factory=dict)
     side_by_side: bool = False
     cells: Mapping[str, tuple[Cell, str]] = field(default_factory=dict)
+    blocks: dict[tuple[Any, ...], tuple[str, ...]] = field(default_factory=dict)
     sizes: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def name_of(self, variable: str) -> str:
@@ -102,6 +104,13 @@ class Values:
         if variable in self.arrays:
             return self.arrays[variable]
         return None if self.around is None else self.around.array_of(variable)
+
+    def owner_of(self, variable: str) -> Values:
+        """The values that a parameter is among, these or those around them."""
+        owner = self
+        while variable not in owner.arrays and owner.around is not None:
+            owner = owner.around
+        return owner
 
     def spec_of(self, variable: str) -> ArraySpec | None:
         spec = self.specs.get(variable)

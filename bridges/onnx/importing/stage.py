@@ -406,7 +406,7 @@ class Lowering:
                 self._fold(node, values)
         elif kind.lower is None:
             return self._defer(node, host=True)
-        elif known and node.op in _CUT and self._may_derive:
+        elif known and node.op in _CUT and self._may_derive and self._are_stored(values):
             self._derive(node, values)
         else:
             self._call(node, inputs)
@@ -504,6 +504,17 @@ class Lowering:
         for name, result in zip(node.outputs, results, strict=False):
             if name:
                 self._put(name, result)
+
+    def _are_stored(self, values: Mapping[str, Value | None]) -> bool:
+        """Whether all are the model's own arrays: what is computed of parameters, or is another
+        name of one, follows them only where a net reads it."""
+        store = self._store
+        return all(
+            (value.is_parameter and name in store.parameters)
+            or value.array is store.constants.get(name)
+            for name, value in values.items()
+            if value is not None
+        )
 
     def _derive(self, node: Node, values: Mapping[str, Value | None]) -> None:
         """As `_fold`, of parameters: what is made of them is not looked at, as it may change."""

@@ -311,6 +311,26 @@ def test_weights_of_loops_follow_their_parameters(kind: str, exposed: bool) -> N
         before = after
 
 
+@pytest.mark.parametrize("form", ["Concat", "Identity", "Mul"])
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_weights_of_loops_follow_what_they_are_computed_of(kind: str, form: str) -> None:
+    data, rng = recurrent_model(kind, form), np.random.default_rng(2)
+    feed = {"x": rng.normal(size=(7, 1, 30)).astype("f4")}
+    model = model_of_bytes(data)
+    names = ["w", "r", *(["b_ih", "b_hh"] if form == "Concat" else ["b"])]
+    before = model.run(feed)["y"]
+    for name in names:
+        variable = model.scope.get(name)
+        variable.set(variable.numpy() * np.float32(0.5))
+        after = model.run(feed)["y"]
+        assert np.abs(after - before).max() > 1e-3
+        other = model_of_bytes(data)
+        for each in names:
+            other.scope.get(each).set(model.scope.get(each).numpy())
+        np.testing.assert_array_equal(other.run(feed)["y"], after)
+        before = after
+
+
 def test_weights_of_loops_follow_a_training() -> None:
     data, rng = recurrent_model("LSTM"), np.random.default_rng(2)
     feed = {"x": rng.normal(size=(5, 2, 30)).astype("f4")}
@@ -330,14 +350,25 @@ def test_weights_of_loops_follow_a_training() -> None:
         before = after
 
 
-def recurrent_model(kind: str) -> bytes:
-    """A layer of both directions over x [T, N, 30], with the parameters w, r and b."""
+def recurrent_model(kind: str, form: str = "") -> bytes:
+    """A layer of both directions over x [T, N, 30], with the parameters w, r and b, or with what
+    a node makes of parameters: small biases of their parts, or all of themselves."""
     g, rng = Graph("recurrent", 17), np.random.default_rng(0)
     x, count = g.input("x", np.float32, ["T", "N", 30]), {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
     shapes = {"w": (2, 4 * count, 30), "r": (2, 4 * count, 4), "b": (2, 8 * count)}
     for name, shape in shapes.items():
         g.constant(rng.normal(size=shape).astype("f4"), name)
-    y = g.node(kind, [x, "w", "r", "b"], outputs=["y"], hidden_size=4, direction="bidirectional")
+    given = ["w", "r", "b"]
+    if form == "Concat":
+        halves = rng.normal(size=(2, 2, 4 * count)).astype("f4")
+        parts = [
+            g.constant(half, name) for half, name in zip(halves, ("b_ih", "b_hh"), strict=True)
+        ]
+        given[2] = g.node("Concat", parts, axis=1)
+    elif form:
+        more = [g.constant(np.float32(1.5))] * (form == "Mul")
+        given = [g.node(form, [name, *more]) for name in given]
+    y = g.node(kind, [x, *given], outputs=["y"], hidden_size=4, direction="bidirectional")
     g.output(y, np.float32)
     return model_bytes(g)
 

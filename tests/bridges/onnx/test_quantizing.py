@@ -126,6 +126,33 @@ def test_weights_in_blocks_of_standard_operators(
     np.testing.assert_allclose(session.run(None, feed)[0], wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("weights", ["q8", "q4"])
+def test_products_share_a_matrix_in_blocks(weights: str, tmp_path: Path) -> None:
+    sizes = []
+    for shared in (False, True):
+        b, scope, path = NetBuilder("shared"), Scope(), tmp_path / f"{shared}.onnx"
+        x, w = b.input("x", [-1, 128]), b.parameter("w", [128, 128])
+        y = b.matmul(x, w)
+        if shared:
+            y = b.matmul(b.matmul(y, w), w)
+        b.assign(y, name="y")
+        b.initialize(scope)
+        small = opscope.quantize_weights(b, scope, weights, int8_x=False)
+        opscope.to_onnx(small, path, opset=21)
+        sizes.append(path.stat().st_size)
+    numbers = 128 * 128 * (4 if weights == "q4" else 8) / 8
+    assert numbers < sizes[0] < sizes[1] < sizes[0] + numbers / 2
+    nodes = read_model(path).model.graph.node
+    assert [node.op_type for node in nodes].count("DequantizeLinear") == 3
+    feed = {"x": np.random.default_rng(2).normal(size=(3, 128)).astype("f4")}
+    model = opscope.from_onnx(path)
+    assert [op.type for op in model.op_list().ops].count("matmul_nbits") == 3
+    wanted = small.predict(feed, "y")["y"]
+    np.testing.assert_allclose(model.run(feed)["y"], wanted, rtol=1e-4, atol=1e-5)
+    session = pytest.importorskip("onnxruntime").InferenceSession(path)
+    np.testing.assert_allclose(session.run(None, feed)[0], wanted, rtol=0.05, atol=0.05)
+
+
 def test_refuses(nets: dict[str, Path], tmp_path: Path) -> None:
     target = tmp_path / "made.onnx"
     with pytest.raises(ExportError, match="`static` wants calibration data"):

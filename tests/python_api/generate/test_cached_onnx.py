@@ -84,6 +84,25 @@ def test_a_generator_takes_such_a_file(tmp_path):
         other.greedy([[1]], 2)
 
 
+def test_a_net_without_positions_wants_none(tmp_path):
+    b, scope = NetBuilder("bare"), Scope()
+    x = b.embedding(b.input("ids", [-1, -1], "int64"), [V, 8], init=("normal", {"std": 1.0}))
+    seen = b.scaled_dot_product_attention(x, x, x, causal=True, heads=2)
+    b.fc(b.add(seen, x), size=V, name="scores")
+    b.initialize(scope, opscope.OpContext(seed=3))
+    own = Generator(b, scope)
+    assert own.to_onnx(tmp_path / "bare.onnx").error < 1e-5
+    model = opscope.from_onnx(tmp_path / "bare.onnx")
+    names = [info.name for info in model.inputs]
+    assert names == [
+        "input_ids", "attention_mask", "past_key_values.0.key", "past_key_values.0.value"
+    ]  # fmt: skip
+    other = Generator(model, ids="input_ids", scores="logits")
+    prompts = [[1], [2, 3, 1, 5, 6], [0, 4]]
+    for one, two in zip(own.greedy(prompts, 30), other.greedy(prompts, 30), strict=True):
+        assert one.tolist() == two.tolist()
+
+
 def test_a_decoder_reads_the_memory_that_it_is_fed(tmp_path):
     own = generator(source=True)
     feed = {"memory": np.random.default_rng(0).normal(size=(3, 5, 8)).astype(np.float32)}

@@ -219,6 +219,58 @@ def test_scores_may_be_what_attention_gives():
         np.testing.assert_allclose(one, last(b, scope, False, row), rtol=1e-5)
 
 
+def late(kind, packed):
+    """A net that reads tokens, or what a user calls like parts of a step, behind attention."""
+    b, scope = NetBuilder("late", "float64"), Scope()
+    ids = b.input("ids", [-1] if packed else [-1, -1], "int64", levels=int(packed))
+    table = b.parameter("table", [V, V], init=WIDE)
+    if kind == "table":
+        b.embedding(ids, w=table, name="scores")
+    else:
+        h = b.assign(b.embedding(ids, [V, 8], init=WIDE), name="h")
+        w = b.parameter("w", [8, V], init=WIDE)
+        if kind == "product":
+            b.matmul(h, w, name="scores")
+        else:
+            last = b.scale(h, scale=0.5, name="h.last" if kind == "names" else "half")
+            seen = b.multi_head_attention(h, last, h, causal=True, heads=2)
+            sums = b.matmul(b.add(b.add(seen, h), last), w)
+            own = b.embedding(ids, w=table, name="last.tokens" if kind == "names" else "own")
+            whole = b.add(sums, own, name="scores.whole" if kind == "names" else "whole")
+            b.add(whole, b.embedding(ids, [V, V], init=WIDE), name="scores")
+    b.initialize(scope, opscope.OpContext(seed=3))
+    return b, scope
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["product", "table", "late", "names"])
+def test_tokens_may_be_read_behind_attention(kind, packed):
+    b, scope = late(kind, packed)
+    stepper, rows = Generator(b, scope).stepper, [[1, 2, 4, 0], [3], [0, 4]]
+    assert stepper.step.blocks == (not packed or kind in ("late", "names"))
+    stepper.start(3)
+    scores = stepper.read([np.array(row) for row in rows])
+    for more in ([0, 1, 2], [[3, 1, 0], [2], [4, 4]], [1, 1, 0]):
+        for one, row in zip(scores, rows, strict=True):
+            np.testing.assert_allclose(one, last(b, scope, packed, row), rtol=1e-9)
+        several = [np.atleast_1d(one) for one in more]
+        single = all(len(one) == 1 for one in several)
+        scores = stepper.run(more) if single else stepper.read(several)
+        rows = [[*row, *one] for row, one in zip(rows, several, strict=True)]
+
+
+def test_scores_of_attention_are_picked_from_a_name_that_no_variable_has():
+    b, scope = NetBuilder("attention", "float64"), Scope()
+    x = b.embedding(b.input("ids", [-1, -1], "int64"), [V, V], init=WIDE)
+    x = b.scale(x, scale=2.0, name="scores.whole")
+    b.scaled_dot_product_attention(x, x, x, causal=True, name="scores")
+    b.initialize(scope, opscope.OpContext(seed=3))
+    stepper = Generator(b, scope).stepper
+    stepper.start(1)
+    scores = stepper.read([np.array([1, 2, 3])])
+    np.testing.assert_allclose(scores[0], last(b, scope, False, [1, 2, 3]), rtol=1e-9)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_decoder_with_caches_reads_its_own_source(packed):
     b, scope = transformer("learned", packed, encoder=True)

@@ -83,6 +83,19 @@ def _are_constant(e: Emission) -> bool:
 
 def _dequantized_product(e: Emission, block: int) -> None:
     """MatMul with a matrix [K, N] of DequantizeLinear, each column in blocks."""
+    names = [name for slot in ("w", "scale", "zero") for name in e.op.inputs.get(slot, ())]
+    key = *names, e.attrs["bits"], e.shape("x")[-1]
+    blocks = e.values.owner_of(names[0]).blocks
+    if key not in blocks:
+        blocks[key] = _initializers(e)
+    # Each product has a node of its own: runtimes make one operator of the two.
+    matrix = e.node("DequantizeLinear", *blocks[key], axis=0, block_size=block)
+    product = e.node("MatMul", e["x"], matrix)
+    e.set("out", e.node("Add", product, e["bias"]) if e.has("bias") else product)
+
+
+def _initializers(e: Emission) -> tuple[str, str, str]:
+    """A matrix [K, N] of integers, and the scales and zero points [blocks, N] of its columns."""
     bits, depth = e.attrs["bits"], e.shape("x")[-1]
     w, scale, zero = (cast("np.ndarray", e.array(slot)) for slot in ("w", "scale", "zero"))
     columns, blocks = scale.shape
@@ -97,11 +110,8 @@ def _dequantized_product(e: Emission, block: int) -> None:
             return e.graph.four_bits(numbers, name)
         return e.graph.constant(np.ascontiguousarray(numbers), name)
 
-    given = constant(whole, name), e.graph.constant(scale.T.copy(), f"{name}.scale")
-    zero_name = constant(zeros, f"{name}.zero")
-    matrix = e.node("DequantizeLinear", *given, zero_name, axis=0, block_size=block)
-    product = e.node("MatMul", e["x"], matrix)
-    e.set("out", e.node("Add", product, e["bias"]) if e.has("bias") else product)
+    scales = e.graph.constant(scale.T.copy(), f"{name}.scale")
+    return constant(whole, name), scales, constant(zeros, f"{name}.zero")
 
 
 @emits("quantize_linear")
