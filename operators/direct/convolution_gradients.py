@@ -103,7 +103,7 @@ def by_weights(
         pixels = (grid((batch,), (seen.step,))[:, None] + pixels).reshape(-1)
         by_pixel = grad.transpose(0, 2, 3, 1).reshape(1, 1, len(pixels), outs)
         grad = by_pixel.transpose(0, 3, 1, 2)
-    plane = Frame(*grad.shape[2:], 0, 0)
+    plane = Frame(grad.shape[2], grad.shape[3], 0, 0)
     # The vector of the last pixel may reach beyond the array: it is read from a copy then.
     given = image(k, work, grad, plane, at_once=False, rows=True, copy=room != outs)
     sums = k.scratch((sets, len(at) + 1, room), dtype)

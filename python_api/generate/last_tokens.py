@@ -23,8 +23,9 @@ def free_name(name: str, taken: Collection[str]) -> str:
     return next(one for one in chain([name], numbered) if one not in taken)
 
 
-def of_last_tokens(step: OneStep, ids: str, scores: str, last: str) -> OpList:
-    """The net of a step that takes several tokens, with scores of one of each hypothesis.
+def of_last_tokens(step: OneStep, ids: str, scores: str, last: str) -> OpList | None:
+    """The net of a step that takes several tokens, with scores of one of each hypothesis; None
+    where packed tokens are padded on the way to these.
 
     Args:
         ids, scores: see `one_step`.
@@ -36,7 +37,13 @@ def of_last_tokens(step: OneStep, ids: str, scores: str, last: str) -> OpList:
     taken.update(name for op in net.ops for name in (*op.input_names(), *op.output_names()))
     numbers = [n for n, op in enumerate(net.ops) if op.type in ACROSS_TOKENS]
     first = max(numbers, default=-1) + 1
-    before = {ids, *(name for op in net.ops[:first] for name in op.output_names())}
+    before, padded = {ids}, set[str]()  # what has a value of each token, and which are [N, T, ...]
+    for op in net.ops[:first]:
+        if before.intersection(op.input_names()):
+            before.update(op.output_names())
+        unpads = op.type == "sequence_unpad"
+        if op.type == "sequence_pad" or (padded.intersection(op.input_names()) and not unpads):
+            padded.update(op.output_names())
     left: dict[str, str] = {}
     picked = []
 
@@ -44,11 +51,14 @@ def of_last_tokens(step: OneStep, ids: str, scores: str, last: str) -> OpList:
         inputs, attrs = {"x": name, "ids": last}, {"batch_dims": int(not step.packed)}
         picked.append(make_op("gather_nd", inputs, {"out": out}, attrs))
 
-    for name in dict.fromkeys(name for op in net.ops[first:] for name in op.input_names()):
-        if name in before:
-            left[name] = free_name(f"{name}.last", taken)
-            taken.add(left[name])
-            pick(name, left[name])
+    read = [name for op in net.ops[first:] for name in op.input_names()]
+    crossing = [name for name in dict.fromkeys(read) if name in before]
+    if padded.intersection([*crossing, scores]):
+        return None
+    for name in crossing:
+        left[name] = free_name(f"{name}.last", taken)
+        taken.add(left[name])
+        pick(name, left[name])
     net.ops[first:] = [*picked, *(op.renamed(left) for op in net.ops[first:])]
     net.vars += [make_var(name) for name in left.values()]
     if scores in before:  # nothing is computed of them

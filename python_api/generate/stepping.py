@@ -103,11 +103,10 @@ class Stepper:
         self._net = Net.create(self.step.net)
         self._last = free_name("last.tokens", [var.name for var in self.step.net.vars])
         # Reads prompts; of all other runs `_net` scores the only token.
-        self._reading = (
-            Net.create(of_last_tokens(self.step, self.ids, self.scores, self._last))
-            if self.step.blocks
-            else self._net
-        )
+        self._reading = self._net
+        if self.step.blocks:
+            short = of_last_tokens(self.step, self.ids, self.scores, self._last)
+            self._reading = self._net if short is None else Net.create(short)
         self._work = Scope(parent=scope)
         self._first: Mapping[str, tuple[Any, Any]] = {}
         self._copies = 1
@@ -267,7 +266,8 @@ class Stepper:
             self._work.var(self._last).set(ends.reshape(-1, 1, *[1] * (not self.step.packed)))
             scores = self._run(tokens, self._reading)
             self._past += lengths
-            return self._checked(scores[:, 0])
+            whole = self._reading is self._net
+            return self._checked(scores[rows, lengths - 1] if whole else scores[:, 0])
         self._make_room(lengths.max() + more)
         result: Any = None
         for time in range(lengths.max()):

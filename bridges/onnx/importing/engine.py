@@ -212,10 +212,13 @@ class _Ready:
             written = {name for op in stage.net.ops for name in op.output_names()}
             self._net = PlainNet(stage.net, check=False, most_shapes=_MOST_SHAPES)
             derived = {name for _, names in stage.derived for name in names}
+            read = {name for node, _ in stage.derived for name in node.reads()}
+            given = [engine.scope.get(name).inner for name in read & engine.parameters.keys()]
             for name, array in stage.constants.items():
                 variable = self._scope.var(name)
-                if name in derived:
-                    variable.bind(array, own=True)
+                if name in derived:  # `refresh` writes to it
+                    shared = any(np.may_share_memory(array, one) for one in given)
+                    variable.bind(array.copy() if shared else array, own=True)
                 else:
                     variable.share(array, constant=True)
             self._derived = [_Derived(engine, self._scope, *one) for one in stage.derived]

@@ -331,6 +331,25 @@ def test_weights_of_loops_follow_what_they_are_computed_of(kind: str, form: str)
         before = after
 
 
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_weights_of_loops_leave_shared_arrays_alone(kind: str) -> None:
+    """Of one direction, what is cut of a parameter is a view of it."""
+    data, rng = recurrent_model(kind, directions=1), np.random.default_rng(2)
+    feed = {"x": rng.normal(size=(7, 1, 30)).astype("f4")}
+    model = model_of_bytes(data)
+    given = {name: model.scope.get(name).numpy().copy() for name in "wrb"}
+    for name, array in given.items():
+        array.flags.writeable = False
+        model.scope.get(name).share(array)
+    before, kept = model.run(feed)["y"], {name: array.copy() for name, array in given.items()}
+    for name, array in given.items():
+        model.scope.get(name).set(array * np.float32(0.5))
+        after = model.run(feed)["y"]
+        assert np.abs(after - before).max() > 1e-3
+        np.testing.assert_array_equal(array, kept[name])
+        before = after
+
+
 def test_weights_of_loops_follow_a_training() -> None:
     data, rng = recurrent_model("LSTM"), np.random.default_rng(2)
     feed = {"x": rng.normal(size=(5, 2, 30)).astype("f4")}
@@ -350,14 +369,14 @@ def test_weights_of_loops_follow_a_training() -> None:
         before = after
 
 
-def recurrent_model(kind: str, form: str = "") -> bytes:
-    """A layer of both directions over x [T, N, 30], with the parameters w, r and b, or with what
-    a node makes of parameters: small biases of their parts, or all of themselves."""
+def recurrent_model(kind: str, form: str = "", directions: int = 2) -> bytes:
+    """A layer of one or both directions over x [T, N, 30], with the parameters w, r and b, or with
+    what a node makes of parameters: small biases of their parts, or all of themselves."""
     g, rng = Graph("recurrent", 17), np.random.default_rng(0)
     x, count = g.input("x", np.float32, ["T", "N", 30]), {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
-    shapes = {"w": (2, 4 * count, 30), "r": (2, 4 * count, 4), "b": (2, 8 * count)}
+    shapes = {"w": (4 * count, 30), "r": (4 * count, 4), "b": (8 * count,)}
     for name, shape in shapes.items():
-        g.constant(rng.normal(size=shape).astype("f4"), name)
+        g.constant(rng.normal(size=(directions, *shape)).astype("f4"), name)
     given = ["w", "r", "b"]
     if form == "Concat":
         halves = rng.normal(size=(2, 2, 4 * count)).astype("f4")
@@ -368,7 +387,8 @@ def recurrent_model(kind: str, form: str = "") -> bytes:
     elif form:
         more = [g.constant(np.float32(1.5))] * (form == "Mul")
         given = [g.node(form, [name, *more]) for name in given]
-    y = g.node(kind, [x, *given], outputs=["y"], hidden_size=4, direction="bidirectional")
+    both = "bidirectional" if directions == 2 else "forward"
+    y = g.node(kind, [x, *given], outputs=["y"], hidden_size=4, direction=both)
     g.output(y, np.float32)
     return model_bytes(g)
 

@@ -311,6 +311,26 @@ def test_what_several_texts_begin_with_is_read_once(make):
         generator.greedy([[1]], 2, after=context, feed={"ids": 1})
 
 
+@pytest.mark.parametrize("prompts", [[[1, 2], [3], [0, 4, 4, 1]], [[1]], [[1, 2], [3, 4]]])
+def test_packed_tokens_may_be_padded_for_attention(prompts):
+    """Scores of padded tokens are [N, T, kinds], though the tokens are packed."""
+    wide = ("normal", {"std": 1.0})
+    b, scope = NetBuilder("padded", "float64"), Scope()
+    ids = b.input("ids", [-1], "int64", levels=1)
+    x = b.sequence_pad(b.embedding(ids, [5, 8], init=wide))
+    seen = b.add(b.scaled_dot_product_attention(x, x, x, causal=True), x)
+    b.matmul(seen, b.parameter("w", [8, 5], init=wide), name="scores")
+    b.initialize(scope, opscope.OpContext(seed=3))
+    stepper = Generator(b, scope).stepper
+    stepper.start(len(prompts))
+    found = stepper.read([np.array(one) for one in prompts])
+    assert found.shape == (len(prompts), 5)
+    for prompt, scores in zip(prompts, found, strict=True):
+        feed = {"ids": [np.array(prompt)]}
+        whole = b.run(scope, feed=feed, fetch=["scores"], need_backward=False)["scores"]
+        assert np.abs(whole.reshape(-1, 5)[-1] - scores).max() < 1e-12
+
+
 def test_caches_grow_and_positions_end():
     b, scope = transformer("learned", False, context=150)
     generator = Generator(b, scope)
