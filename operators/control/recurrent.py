@@ -5,7 +5,7 @@ framework/loops/recurrent/net.py runs it; this module holds its schema, shape ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -136,12 +136,14 @@ def recurrent_shape(s: ShapeArgs) -> None:
     inferred = [known.infer(number, int(schedule.sizes[number])) for number in every[:1]]
     # Lengths of inner sequences differ from step to step, and shapes may follow from them.
     nested = any(len(one) > 1 for one in levels) or _tracked(statics)
-    if inferred and (nested or any(inferred[0][1].get(link) for link in step.outputs)):
+    if nested or any(inner.get(link) for _, inner in inferred for link in step.outputs):
         rest = every[1:]
-    else:  # steps of one size are alike; shapes are linear in between
-        rest = every[-1:] if len({*schedule.sizes[:1], *schedule.sizes[-1:]}) > 1 else every[:0]
+    elif inferred and schedule.sizes[0] != schedule.sizes[-1]:
+        rest = every[-1:]  # shapes are linear in between
+    else:
+        rest = every[:0]  # steps of one size are alike
     inferred += [known.infer(number, int(schedule.sizes[number])) for number in rest]
-    specs, inner = inferred[0] if inferred else known.infer_empty()
+    specs, _ = inferred[0] if inferred else known.infer_empty()
     for name, link in zip(s.op.outputs.get("out", ()), step.outputs, strict=True):
         own = [offsets.get(link, ()) for _, offsets in inferred]
         shape, dtype = specs[link]
@@ -153,7 +155,18 @@ def recurrent_shape(s: ShapeArgs) -> None:
             full = (outer,)
         s.results[name] = ((lengths, *shape[1:]), dtype)
         s.result_offsets[name] = full
-    s.set("final", *(_final_spec(step, memories, sequences)))
+    _set_ends(s, step, memories, sequences, specs)
+
+
+def _set_ends(
+    s: ShapeArgs,
+    step: StepNet,
+    memories: list[ArraySpec],
+    rows: Any,
+    specs: Mapping[str, ArraySpec],
+) -> None:
+    """Give the shapes of what is there once: last states of so many sequences, and sums."""
+    s.set("final", *_final_spec(step, memories, rows))
     s.set_offsets("final", ())
     s.set("sum", *(specs[link] for link in step.sums))
     s.set_offsets("sum", ())
@@ -265,10 +278,7 @@ def _infer_even(s: ShapeArgs, step: StepNet, outer: Any) -> None:
         shape, dtype = specs[link]
         s.results[name] = (outer.rows, *shape[1:]), dtype
         s.result_offsets[name] = (outer,)
-    s.set("final", *_final_spec(step, memories, outer.count))
-    s.set_offsets("final", ())
-    s.set("sum", *(specs[link] for link in step.sums))
-    s.set_offsets("sum", ())
+    _set_ends(s, step, memories, outer.count, specs)
 
 
 class _Known:

@@ -261,12 +261,13 @@ class Stepper:
             for row, prompt in enumerate(prompts):
                 tokens[row, : len(prompt)] = prompt
             self._make_room(max(width, lengths.max() + more))
+            whole = self._reading is self._net
+            if not whole:
+                ends = lengths - 1 + (rows * width if self.step.packed else 0)
+                self._work.var(self._last).set(ends.reshape(-1, 1, *[1] * (not self.step.packed)))
             # What lies behind a short prompt is not seen, and its next tokens write over it.
-            ends = lengths - 1 + (rows * width if self.step.packed else 0)
-            self._work.var(self._last).set(ends.reshape(-1, 1, *[1] * (not self.step.packed)))
             scores = self._run(tokens, self._reading)
             self._past += lengths
-            whole = self._reading is self._net
             return self._checked(scores[rows, lengths - 1] if whole else scores[:, 0])
         self._make_room(lengths.max() + more)
         result: Any = None

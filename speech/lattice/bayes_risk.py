@@ -135,12 +135,6 @@ class _Decoding:
     ) -> tuple[list[list[TimedWord]], list[tuple[float, float]], float]:
         """Bins of words by place, begin and end of each, and the mean distance."""
         library = native.load("bayes_risk")
-        size = 8 * len(self._before) * (len(places) + 1)
-        if library:  # and as much for their sums, a way of each arc, the masses of words at places
-            arcs = [arc for group in self._before for arc in group]
-            words = len({word for _, word, _ in arcs} | {0, *places})
-            size = 2 * size + (len(arcs) + 24 * words) * len(places)
-        check_limit("fill", size, "the edit distances of a lattice")
         masses, risk = self._in_c(library, places) if library else self._in_python(places)
         bins = [_bin(each) for each in masses]
         return bins, _spans(bins, masses), risk
@@ -151,6 +145,8 @@ class _Decoding:
         labels = sorted({0, *places, *(word for _, word, _ in before)})
         numbers = {label: number for number, label in enumerate(labels)}
         states, width = len(self._before), len(places) + 1
+        # distances and sums of states, a way of each arc, masses of words at places
+        _check_size(16 * states * width + (len(before) + 24 * len(labels)) * len(places))
         masses = np.zeros((len(places), len(labels), 3))
         distance = np.zeros((states, width))
         bind(
@@ -183,6 +179,7 @@ class _Decoding:
 
     def _in_python(self, places: list[int]) -> tuple[list[_Masses], float]:
         """What stands at each place, and the mean distance."""
+        _check_size(8 * len(self._before) * (len(places) + 1))
         last = len(self._before) - 1
         inserted = [0.0]
         for word in places:
@@ -236,6 +233,10 @@ class _Decoding:
             if mass:
                 count_in(q, 0, mass, 0, 0)
         return sums, distance[last][-1]
+
+
+def _check_size(count: int) -> None:
+    check_limit("fill", count, "the edit distances of a lattice")
 
 
 _Masses = dict[int, list[float]]
