@@ -35,7 +35,7 @@ from ..base.communicator import (
     sum_in_order,
 )
 from ..base.errors import OpscopeError, RanksError
-from ..base.machine.processes import ends_with_parent, is_alive
+from ..base.machine.processes import ends_with_parent, is_alive, wait_until_read
 from .launched import RollCall, seconds_of
 
 _SMALL = 1 << 14
@@ -56,6 +56,8 @@ _SAME_TIME = 1.5
 """Seconds in which ranks that fail by the same cause tell each other of it."""
 _LOOK_FOR_DEAD = 0.5
 """Seconds between looks whether the processes of this machine are alive."""
+_TO_READ = 5.0
+"""Seconds that the launcher has to read what a rank has written, before anything is ended."""
 _LAST_WORD = 0.2
 """Seconds in which the notice of a process that is gone already comes through."""
 
@@ -369,6 +371,7 @@ class MpiCommunicator(Communicator):
                 if not isinstance(error, (OpscopeError, KeyboardInterrupt)):
                     message = "".join(traceback.format_exception(error)) + message
                 print(message, end="", file=sys.stderr, flush=True)
+                wait_until_read(2, _TO_READ)  # the notice below lets the others abort
             self._tell("")
         watchdog = threading.Timer(self._grace() + 1, self._abort)
         # A rank may hang in MPI after its error; this thread ends it then, and does not keep it
@@ -456,8 +459,9 @@ class MpiCommunicator(Communicator):
         return _TO_REPORT if self._are_reporting() else _GRACE
 
     def _abort(self) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
+            stream.flush()
+            wait_until_read(descriptor, _TO_READ)
         # MPICH adds a line of its own from each rank, whatever its settings for messages are.
         os.dup2(os.pipe()[1], 2)
         self._mpi.COMM_WORLD.Abort(1)

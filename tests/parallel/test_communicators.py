@@ -1,6 +1,7 @@
 """Communicators: what every kind does alike, ends of ranks, and simulated links."""
 
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -205,6 +206,24 @@ def test_an_end_of_one_rank_ends_all(action, message, tmp_path):
     assert message in "\n".join(told), done.stderr
     if "(0)" not in action:  # of an early end each rank tells that waits for the one that left
         assert len(told) == 1
+
+
+_STOPPED = """with open(f"/proc/{os.getppid()}/stat") as file:
+                launcher = file.read().split()[3]  # started the one that started the ranks
+            import subprocess
+            stops = f"kill -STOP {launcher}; sleep 1; kill -CONT {launcher}"
+            nowhere = subprocess.DEVNULL
+            subprocess.Popen(["sh", "-c", stops], stdout=nowhere, stderr=nowhere)
+            time.sleep(0.2)
+            raise ValueError('bad')"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux lists processes")
+def test_an_end_is_told_by_a_launcher_that_has_no_time(tmp_path):
+    done = run_ranks(3, FAILING.replace("{action}", _STOPPED), tmp_path)
+    assert done.returncode != 0
+    told = [line for line in done.stderr.splitlines() if line.startswith("opscope: ")]
+    assert told == ["opscope: rank 1 of 3 has ended the run: ValueError: bad"], done.stderr
 
 
 def test_an_uncaught_exception_outside_a_with_block_ends_all(tmp_path):

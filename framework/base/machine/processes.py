@@ -1,12 +1,16 @@
-"""Processes of this machine: whether one runs, when it began, and with whom it ends."""
+"""Processes of this machine: whether one runs, when it began, with whom it ends, and whether what
+it wrote has been read."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import stat
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 _SET_PARENT_DEATH_SIGNAL = 1  # of prctl
@@ -68,6 +72,29 @@ def ends_with_parent() -> Iterator[None]:
         yield
     finally:
         prctl(_SET_PARENT_DEATH_SIGNAL, 0)
+
+
+def wait_until_read(descriptor: int, seconds: float) -> None:
+    """Return when whoever holds the other end of a pipe has read all that was written to it, or
+    after some seconds: a launcher that ends its programs drops what it has not read by then.
+
+    For anything but a pipe, and where the system does not tell, there is no waiting.
+    """
+    try:
+        import fcntl
+        import select
+        import termios
+
+        ends = select.poll()
+        ends.register(descriptor, 0)
+        until = time.perf_counter() + seconds
+        while stat.S_ISFIFO(os.fstat(descriptor).st_mode) and time.perf_counter() < until:
+            held = fcntl.ioctl(descriptor, termios.FIONREAD, struct.pack("i", 0))
+            if not any(held) or ends.poll(0):  # an event: nobody is left who could read
+                return
+            time.sleep(1e-3)
+    except (ImportError, AttributeError, OSError, ValueError):
+        return
 
 
 def _stat(process: int) -> list[str]:

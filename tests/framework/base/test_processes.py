@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from opscope.framework.base.machine.processes import birth, is_alive
+from opscope.framework.base.machine.processes import birth, is_alive, wait_until_read
 
 _NEVER = 2**31 - 2  # no process has such a number
 
@@ -32,6 +34,39 @@ def test_a_process_that_has_ended_and_is_not_collected() -> None:
     assert not is_alive(process.pid) and birth(process.pid) == ""
     process.communicate()
     assert not is_alive(process.pid) and birth(process.pid) == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells what a pipe holds")
+def test_what_was_written_is_waited_for_until_it_is_read() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"the last word")
+    began = time.perf_counter()
+    wait_until_read(writing, 0.1)
+    assert time.perf_counter() - began >= 0.1
+    waiting = threading.Thread(target=wait_until_read, args=(writing, 60.0))
+    waiting.start()
+    assert os.read(reading, 8) == b"the last"
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    assert os.read(reading, 8) == b" word"
+    waiting.join(20)
+    assert not waiting.is_alive()
+    os.write(writing, b"unread")
+    os.close(reading)  # whoever should read it is gone
+    began = time.perf_counter()
+    wait_until_read(writing, 60.0)
+    assert time.perf_counter() - began < 20
+    os.close(writing)
+
+
+def test_only_pipes_are_waited_for(tmp_path: Path) -> None:
+    with open(tmp_path / "file", "wb") as file:
+        file.write(b"of a launcher that reads no pipe")
+        file.flush()
+        began = time.perf_counter()
+        wait_until_read(file.fileno(), 60.0)
+    wait_until_read(-1, 60.0)  # nor what is closed
+    assert time.perf_counter() - began < 20
 
 
 _CHILD = """
