@@ -90,7 +90,7 @@ def wait_until_read(descriptor: int, seconds: float) -> None:
         until = time.perf_counter() + seconds
         while stat.S_ISFIFO(os.fstat(descriptor).st_mode) and time.perf_counter() < until:
             held = fcntl.ioctl(descriptor, termios.FIONREAD, struct.pack("i", 0))
-            if not any(held) or ends.poll(0):  # an event: nobody is left who could read
+            if not any(held) or ends.poll(0):  # an event: its last reader has gone
                 return
             time.sleep(1e-3)
     except (ImportError, AttributeError, OSError, ValueError):
