@@ -48,9 +48,9 @@ train(lambda b, x: b.fc(b.flatten(b.relu(b.conv2d(x, 16, 3))), 10), images, [-1,
 train(lambda b, x: b.fc(b.lstm(x, 32)[1][0], 10), [np.ones((9, 40), "f")] * 8, [-1, 40], levels=1)
 """
 _RUNTIME_COMPUTE = """
-import sys, numpy as np, onnxruntime
+import os, numpy as np, onnxruntime
 options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = {threads}
+options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
 session = onnxruntime.InferenceSession({path!r}, options)
 with np.load({features!r}) as utterances:
     np.savez({output!r}, **{{
@@ -86,7 +86,6 @@ def _compute() -> Mapping[str, list[str]]:
     raw, features = corpus()
     folder = raw.parent
     peer = _RUNTIME_COMPUTE.format(
-        threads=1,
         path=str(folder / "tdnn.onnx"),
         features=str(folder / "feats.npz"),
         output=str(folder / "peer.npz"),
