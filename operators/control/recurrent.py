@@ -27,7 +27,11 @@ from ...framework.loops.recurrent.links import (
     outer_levels,
     plain_schedule,
 )
-from ...framework.loops.recurrent.net import RecurrentGradientProgram, make_program
+from ...framework.loops.recurrent.net import (
+    RecurrentGradientProgram,
+    known_program,
+    make_program,
+)
 from ...framework.runtime.binding import frame_of
 from .nets import LINK_GRADS, check_links, link_grad_shapes
 
@@ -329,16 +333,19 @@ class _Known:
 
 @recurrent.kernel
 def recurrent_kernel(k: KernelArgs) -> Any:
-    step = step_net(k.attrs["net"])
     frame = frame_of(k)
     plan, scope = frame.plan, frame.scope
+    saving = saving_of(k.op, plan)
+    known = None if saving.wanted else known_program(k)
+    if known is not None:
+        return known
+    step = step_net(k.attrs["net"])
     levels = [frame.offsets(name) for name in k.op.inputs["x"]]
     outer = levels[0][0]
     schedule = plain_schedule(outer)
     statics = k.list("static")
     static_levels = [frame.offsets(name) for name in k.op.inputs.get("static", ())]
     boots = k.list("boot")
-    saving = saving_of(k.op, plan)
     saved_in = saving.steps if saving.wanted else None
     return make_program(
         RecurrentBinding(

@@ -36,8 +36,13 @@ def chunk_steps(binding: RecurrentBinding) -> int:
     # chunk.
     if binding.steps is not None or binding.saved is not None or binding.step.sums or not steps:
         return 0
-    length = max(ROWS // int(binding.schedule.sizes[0]), 1)
+    length = chunk_length(int(binding.schedule.sizes[0]))
     return length if length < steps else 0
+
+
+def chunk_length(rows: int) -> int:
+    """Steps of a chunk, by the rows of its first step."""
+    return max(ROWS // rows, 1)
 
 
 class ChunkedProgram:

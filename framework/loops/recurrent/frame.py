@@ -10,6 +10,7 @@ from typing import Any
 from ...base.backend import Place
 from ...base.errors import OpscopeError, RunError
 from ...base.options.settings import Options
+from ...base.python.bounded_cache import HashedOnce
 from ...base.scope import Scope
 from ...base.sizes.shape import ArraySpec, Levels
 from ...ir.operation import Operator
@@ -186,6 +187,37 @@ def loop_context(binding: RecurrentBinding, options: Options) -> LoopContext:
     return LoopContext(binding, options, analysis, sharing, arena, slots, forward)
 
 
+def fixed_arrays(
+    frame: BoundSteps, constant: Sequence[Any], forward: Arena | None = None
+) -> list[Any]:
+    """What the calls of an arena are bound for: arrays that do not change in the loop, the arena of
+    the forward run, and which of the arrays stay packed from run to run."""
+    kept = frame.kept
+    return [*constant, forward, *[kept is not None and kept.holds(one) for one in constant]]
+
+
+def use_arena(frame: BoundSteps, key: Any, constant: Sequence[Any]) -> None:
+    """Note that a frame works on the arena of a key, and reads what was packed of arrays."""
+    kept = frame.kept
+    if kept is not None:
+        for array in constant:
+            if kept.holds(array):
+                kept.reuse(array)
+    frame.share(frame.scope.bound, key)
+
+
+def _place_of(frame: BoundSteps, owner: Any) -> tuple[Any, ...]:
+    """Where a scope notes the key of the arena that an operator used last."""
+    return "last arena", owner, frame.plan.options, frame.train, frame.place
+
+
+def last_arena(frame: BoundSteps, owner: Any) -> tuple[Any, Arena | None]:
+    """The key of the arena that an operator used last in a scope, and the arena, if it is there."""
+    bound = frame.scope.bound
+    key = bound.get(_place_of(frame, owner))
+    return key, bound.get(key)
+
+
 def _find_arena(
     binding: RecurrentBinding, options: Options, analysis: Analysis, forward: SavedSteps
 ) -> Arena:
@@ -197,14 +229,12 @@ def _find_arena(
         room, steps = forward.arena.room, forward.arena.steps
     statics = zip(binding.statics, binding.static_tracks, strict=True)
     constant = [array for array, track in statics if track is None]
-    # The calls of an arena read what was packed of weights, until these may be kept no more.
-    kept = frame.kept
-    are_kept = [kept is not None and kept.holds(array) for array in constant]
-    fixed = [*constant, forward.arena, *are_kept]
+    fixed = fixed_arrays(frame, constant, forward.arena)
     # An analysis for this one batch: nothing that is bound serves another.
     if analysis.key is None:
         return Arena(frame.place, room, steps, fixed)
-    key = ("recurrent", binding.owner, analysis.key, options, frame.train, frame.place)
+    parts = "recurrent", binding.owner, analysis.key, options, frame.train, frame.place
+    key = HashedOnce(parts)
     arena: Arena | None = frame.scope.bound.get(key)
     if arena is None or not arena.serves(room, steps, fixed):
         if arena is not None and forward.arena is None:
@@ -218,9 +248,6 @@ def _find_arena(
         trains = frame.train and forward.arena is None
         arena = Arena(frame.place, room, steps, fixed, trains=trains)
         frame.scope.bound[key] = arena
-    if kept is not None:
-        for array, is_kept in zip(constant, are_kept, strict=True):
-            if is_kept:
-                kept.reuse(array)
-    frame.share(frame.scope.bound, key)
+    frame.scope.bound[_place_of(frame, binding.owner)] = key
+    use_arena(frame, key, constant)
     return arena

@@ -41,12 +41,14 @@ class Loop:
         calls: everything that runs step by step, in the order in which it runs.
         scopes: a scope for each step where operators hold nets; else empty.
         offsets: for each step, of the variables that hold sequences; empty where none does.
+        serves_others: whether its steps do no more than what is bound to arrays of the arena.
     """
 
     values: Values
     calls: list[Call]
     scopes: list[Scope]
     offsets: list[Mapping[str, Levels]]
+    serves_others: bool = False
 
 
 def bind_loop(
@@ -73,7 +75,8 @@ def bind_loop(
     binder = _StepBinder(context, known, live_out, scopes)
     calls = [*opening.calls, *sums.first_calls()]
     spans = _runs(context.slots.sizes)
-    if not reusable or memories.copies or sums:  # each step has more to do
+    serves_others = reusable and not memories.copies and not sums
+    if not serves_others:  # each step has more to do
         spans = [range(step, step + 1) for step in range(binding.schedule.steps)]
     # In ascending order, also where a reverse net runs the other way: `PerStepArrays` grow step by
     # step.
@@ -91,7 +94,7 @@ def bind_loop(
         from ...fusion.cuda.device_lists import in_row_lists  # without a GPU it is not needed
 
         calls = in_row_lists(context.xp, calls)
-    return Loop(known, calls, scopes if nested else [], binder.offsets)
+    return Loop(known, calls, scopes if nested else [], binder.offsets, serves_others)
 
 
 def _step_scopes(context: LoopContext, nested: bool) -> list[Scope]:

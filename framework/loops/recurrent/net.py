@@ -32,11 +32,11 @@ from ...ir.op_list import Link, OpList, OpNode
 from ...runtime.binding import CannotFuseError, frame_of
 from ...runtime.net import register_net
 from ..inner_net import InnerNet
-from .chunks import ChunkedProgram, chunk_steps
+from .chunks import ChunkedProgram, chunk_length, chunk_steps
 from .description import free_names, step_net
 from .links import RecurrentBinding, make_static_track, make_track, plain_schedule
 from .scopes import StepScopeProgram
-from .stages import RecurrentProgram
+from .stages import RecurrentProgram, even_size, known_loop
 from .store import SavedSteps
 
 
@@ -59,6 +59,15 @@ def make_program(binding: RecurrentBinding) -> Callable[[], None]:
         return make(binding, options)
     except CannotFuseError:
         return make(binding, replace(options, fuse=False))
+
+
+def known_program(k: KernelArgs) -> Callable[[], None] | None:
+    """The program of an operator that saves nothing for a gradient, over sequences of one length,
+    where what is bound for another length serves; else None."""
+    size = even_size(k)
+    if size is None or chunk_length(size[0]) < size[1]:
+        return None
+    return known_loop(k, *size)
 
 
 class RecurrentGradientProgram:

@@ -23,8 +23,10 @@ class StepCalls:
         self._reverse = reverse
         self._calls: dict[int, list[Call]] = {}
         self._count = 0
+        self._known = 0  # steps from the first one on that are bound
         self._table: TaskTable | None = None  # where a list of their own is asked for
         self._in_table: set[int] = set()
+        self._tabled = 0  # steps from the first one on that it has
         self._is_table = True  # whether each step is one task, and all of them have as many items
 
     def __len__(self) -> int:
@@ -33,12 +35,16 @@ class StepCalls:
 
     def missing(self, span: range) -> list[int]:
         """The steps of a span that are not bound yet."""
+        if span.stop <= self._known:
+            return []
         return [step for step in span if step not in self._calls]
 
     def put(self, step: int, calls: Sequence[Call]) -> None:
         """Keep the calls of a step."""
         self._count += len(calls)
         self._calls[step] = _in_few(calls)
+        while self._known in self._calls:
+            self._known += 1
 
     def over(self, span: range) -> list[Call]:
         """The calls of neighboring steps, in the order in which they run."""
@@ -51,7 +57,7 @@ class StepCalls:
 
     def _filled(self, span: range) -> TaskTable | None:
         """The table, with the steps of a span; None where they do not suit it."""
-        for step in set(span) - self._in_table:
+        for step in () if span.stop <= self._tabled else set(span) - self._in_table:
             calls = self._calls[step]
             task = task_of(calls[0]) if len(calls) == 1 else None
             if not self._is_table or task is None or task.check or task.rows:
@@ -61,6 +67,8 @@ class StepCalls:
                 self._table = TaskTable(self._most, len(task.items))
             self._is_table = self._table.put(self._place(step), task)
             self._in_table.add(step)
+        while self._tabled in self._in_table:
+            self._tabled += 1
         return self._table if self._is_table else None
 
     def _place(self, step: int) -> int:

@@ -208,6 +208,9 @@ class Arena(Held):
         fixed: arrays from outside that frames are bound to.
         trains: whether a gradient follows, whose arrays are about as many; it is bound when it
             runs, and counts here.
+
+    Attributes:
+        even: the loop for sequences that are all equally long, see `EvenLoop`; None without it.
     """
 
     def __init__(
@@ -223,6 +226,7 @@ class Arena(Held):
             nbytes=lambda steps: OPERATOR_BYTES * len(steps)
         )
         self.prepared = Prepared()
+        self.even: Any = None
         self._xp = place.xp
         self._arrays: dict[Any, Any] = {}
 

@@ -18,6 +18,7 @@ from opscope.bridges.onnx.importing import engine
 from opscope.bridges.onnx.importing.model import model_of_bytes
 from opscope.framework.loops.recurrent import loop
 from opscope.framework.runtime.plans import plan
+from opscope.operators.control import recurrent
 
 onnx = pytest.importorskip("onnx")
 helper, arrays = onnx.helper, onnx.numpy_helper
@@ -404,3 +405,15 @@ def test_inputs_of_new_shapes_lie_in_memory_that_only_grows(tmp_path: Path) -> N
     largest = max(feed["x"].nbytes for feed in feeds)
     assert max(room.nbytes for room in rooms) == largest
     assert len(rooms) <= 2  # the first stage is of one width alone
+
+
+def test_a_new_length_of_a_loop_goes_through_no_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rng = model_of_bytes(recurrent_model("LSTM")), np.random.default_rng(1)
+    made, make_program = list[int](), recurrent.make_program
+    monkeypatch.setattr(
+        recurrent, "make_program", lambda binding: made.append(0) or make_program(binding)
+    )
+    for steps, count in ((20, 2), (70, 2), (33, 0), (7, 0), (69, 0), (71, 2), (33, 0)):
+        made.clear()
+        model.run({"x": rng.normal(size=(steps, 1, 30)).astype("f4")})
+        assert len(made) == count  # both directions, where it is longer than any before

@@ -13,6 +13,7 @@ from opscope.framework.base.context import OpContext
 from opscope.framework.base.options.settings import Options
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import make_schedule, offsets_of
+from opscope.framework.fusion import team
 from opscope.framework.fusion.team import nothing
 from opscope.framework.loops.recurrent import loop, step_calls, store
 from opscope.framework.loops.recurrent import net as recurrent_net
@@ -543,3 +544,54 @@ def test_chunks_give_the_same_numbers(bind: Bind, reverse: bool, length: int) ->
     found = (*binding.outputs, *binding.final_states)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sequences", [1, 3])
+def test_other_lengths_go_through_no_stage(
+    sequences: int, reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where sequences are equally long and the loop alone is left: equal in every bit."""
+    desc = rnn(
+        [
+            ("exp", {"x": "w"}, {"out": "e"}),
+            ("matmul", {"x": "p", "y": "e"}, {"out": "b"}),
+            ("add", {"x": "x", "y": "b"}, {"out": "s"}),
+            ("tanh", {"x": "s"}, {"out": "h"}),
+            ("add", {"x": "h", "y": "q"}, {"out": "sum"}),
+        ],
+        ins={"xs": "x"},
+        outs={"ys": "h", "zs": "sum"},
+        statics={"w": "w"},
+        memories=[
+            {"state": "h", "previous": "p", "boot": "boot", "final": "last"},
+            {"state": "sum", "previous": "q", "boot_value": 0.5, "final": "total"},
+        ],
+        shapes={"p": [-1, 3], "q": [-1, 3]},
+        reverse=reverse,
+    )
+    wanted = ["ys", "zs", "last", "total"]
+
+    def run(net: Net, scope: Scope, lengths: list[int]) -> list[bytes]:
+        rng = np.random.default_rng(sum(lengths))
+        xs, boot = packed(rng, lengths, 3), rng.normal(size=(len(lengths), 3))
+        fill(scope, {"xs": xs, "w": values()["w"], "boot": boot})
+        net.run(scope, OpContext(live_out=wanted, seed=1))
+        return [scope.get(name).numpy().tobytes() for name in wanted]
+
+    most = 2 * step_calls.LONG
+    net, scope = Net.create(desc), Scope()
+    run(net, scope, [most] * sequences)
+    made: list[RecurrentBinding] = []
+    make_program = recurrent_operators.make_program
+    monkeypatch.setattr(
+        recurrent_operators, "make_program", lambda b: made.append(b) or make_program(b)
+    )
+    one_length = [[n] * sequences for n in (1, 2, most - 1, step_calls.LONG, 5, 2)]
+    others = [[most + 1] * sequences, [3] * (sequences + 1), [2] * sequences + [7]]
+    for lengths in (*one_length, *others):
+        made.clear()
+        found = run(net, scope, lengths)
+        # Without native code, what depends on static links is a call of Python.
+        assert bool(made) == (lengths in others or team.library() is None)
+        assert found == run(Net.create(desc), Scope(), lengths)
