@@ -150,7 +150,7 @@ def _key(
     if signature is None:
         return None
     inputs = op.input_vars()
-    phase = None if offsets is None else any([name in offsets for name in inputs])
+    phase = None if offsets is None else bool(offsets) and any([n in offsets for n in inputs])
     return (signature, phase, *[specs[name] for name in inputs])
 
 

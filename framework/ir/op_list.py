@@ -77,6 +77,7 @@ class OpNode:
             pipeline (see passes/ranks/stages.py).
         source: where it was written; None where it is not known.
         checked: what an earlier check of this node found; `Operator` fills and uses it.
+        alike: the signature of the operator, see `Operator.signature`, which fills and uses it.
     """
 
     type: str
@@ -87,6 +88,7 @@ class OpNode:
     device: str = ""
     source: SourceLocation | None = None
     checked: Checked | None = None
+    alike: object | None = None
 
     def input_names(self) -> list[str]:
         """Every variable that it reads, slot by slot; `@EMPTY@` is none."""

@@ -5,7 +5,7 @@ Also the plain operators that a composite one (`fc`, a nested plain net) stands 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,7 @@ class Operator:
         if entry is None or checked is None or checked.entry is not entry:
             self.entry: OperatorDef = entry or lookup(node.type, self.title())
             checked = node.checked = self._check(node)
+            node.alike = None
         else:
             self.entry = entry
         self.attrs: dict[str, Any] = checked.attrs
@@ -235,19 +236,26 @@ class Operator:
         that are alike except for names. None where attributes are no plain values: nets, arrays."""
         inputs, outputs, known = self._signature
         if inputs is not self.inputs or outputs is not self.outputs:
-            known = _signature_of(self)
+            node = self.node
+            if self.inputs is not node.inputs or self.outputs is not node.outputs:
+                known = _signature_of(self)
+            elif (known := node.alike) is None:
+                known = node.alike = _signature_of(self)
             self._signature = self.inputs, self.outputs, known
         return known
 
     def results(self) -> list[str]:
-        """The outputs that are not there for the operator's own gradient alone."""
-        return _without("intermediate", self.outputs, self.entry.output_slots)
+        """The outputs that are not there for the operator's own gradient alone; callers must not
+        change the list."""
+        left_out = self.entry.intermediate
+        return _without(left_out, self.outputs) if left_out else self.output_vars()
 
     def value_reads(self) -> list[str]:
         """Inputs whose values are read, not only their shapes; callers must not change the list."""
         slots, names = self._value_reads
         if slots is not self.inputs:
-            names = _without("shape_only", self.inputs, self.entry.input_slots)
+            left_out = self.entry.shape_only
+            names = _without(left_out, self.inputs) if left_out else self.input_vars()
             self._value_reads = self.inputs, names
         return names
 
@@ -285,29 +293,30 @@ _SIGNATURES: dict[Any, object] = {}
 
 
 def _signature_of(op: Operator) -> object | None:
-    attrs: list[tuple[str, Any]] = []
+    key: list[Any] = [op.entry, len(op.inputs)]
     for name, value in op.attrs.items():
-        several = type(value) in (list, tuple)
-        if not all([isinstance(one, _PLAIN) for one in (value if several else (value,))]):
+        if type(value) in (list, tuple):
+            if not all([isinstance(one, _PLAIN) for one in value]):
+                return None
+            value = tuple([one or repr(one) for one in value])
+        elif not isinstance(value, _PLAIN):
             return None
-        attrs.append((name, tuple(value) if several else value))
-    slots = [
-        (slot, tuple([name == EMPTY for name in names]) if EMPTY in names else len(names))
-        for of in (op.inputs, op.outputs)
-        for slot, names in of.items()
-    ]
+        key += name, value or repr(value)  # 0.0 equals -0.0, and loops may differ in that
+    for of in (op.inputs, op.outputs):
+        for slot, names in of.items():
+            empty = EMPTY in names
+            key += slot, tuple([name == EMPTY for name in names]) if empty else len(names)
     if len(_SIGNATURES) >= _MOST_SIGNATURES:
         _SIGNATURES.clear()
-    key = (op.entry, len(op.inputs), *slots, *attrs)
-    return _SIGNATURES.setdefault(key, object())
+    return _SIGNATURES.setdefault(tuple(key), object())
 
 
-def _without(flag: str, listed: SlotNames, slots: Mapping[str, Slot]) -> list[str]:
-    """The variables of all slots that do not have a flag."""
+def _without(left_out: Collection[str], listed: SlotNames) -> list[str]:
+    """The variables of all slots but some."""
     return [
         name
         for slot, names in listed.items()
-        if not getattr(slots[slot], flag)
+        if slot not in left_out
         for name in names
         if name != EMPTY
     ]
@@ -327,18 +336,18 @@ def results_of(
     """
     results: set[str] = set()
     for op in operators:
-        reads = op.value_reads() if by_value else op.input_vars()
         # Reads come off before writes go on: an operator that updates a variable makes a new result
         # of it.
-        results.difference_update([bases.get(name, name) for name in reads])
-        slots = op.entry.output_slots
-        for slot, names in op.outputs.items():
-            roots = [bases.get(name, name) for name in names if name != EMPTY]
-            if slots[slot].intermediate:
-                results.difference_update(roots)
-            else:
-                results.update(roots)
+        results.difference_update(_roots(op.value_reads() if by_value else op.input_vars(), bases))
+        results.update(_roots(op.output_vars(), bases))
+        for slot in op.entry.intermediate:
+            results.difference_update(_roots(op.outputs.get(slot, ()), bases))
     return results
+
+
+def _roots(names: Sequence[str], bases: Mapping[str, str]) -> Sequence[str]:
+    """The variables whose memory some are in."""
+    return [bases.get(name, name) for name in names] if bases else names
 
 
 def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> dict[str, Any]:

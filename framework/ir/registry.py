@@ -167,6 +167,8 @@ class OperatorDef:
 
     Attributes:
         expressions: output slot -> its scalar expression.
+        shape_only, intermediate: names of the slots that have these flags.
+        inplace: output slot -> the input slot that it may write over.
         module: whose import registers it; "" where a function does it later.
         forms: what writes it for another system; see `form`.
 
@@ -216,6 +218,9 @@ class OperatorDef:
         self.kernel = KernelAdder(self, KernelEntry)
         self.input_slots = {slot.name: slot for slot in self.inputs}
         self.output_slots = {slot.name: slot for slot in self.outputs}
+        self.shape_only = frozenset(slot.name for slot in self.inputs if slot.shape_only)
+        self.intermediate = frozenset(slot.name for slot in self.outputs if slot.intermediate)
+        self.inplace = {slot.name: slot.inplace for slot in self.outputs if slot.inplace}
         self.attr_specs = {attr.name: attr for attr in self.attrs}
         self._fitting: dict[Any, list[KernelEntry]] = {}  # what `kernels_for` has found
         self.required_inputs, self.required_outputs = (

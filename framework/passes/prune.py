@@ -6,11 +6,13 @@ from collections.abc import Collection, Iterable
 
 from ...proto import net_pb2 as pb
 from ..base.errors import VariableError, nearest
+from ..base.python.gc_disabled import gc_disabled
 from ..ir.desc import FORWARD, INPUT
 from ..ir.messages import as_op_list
 from ..ir.op_list import OpList, OpNode
 
 
+@gc_disabled()
 def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], given: Collection[str] = ()) -> OpList:
     """A net with just the forward operators and variables that `outputs` need.
 
@@ -32,23 +34,26 @@ def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], given: Collection[st
     bases = {var.name: var.view.base for var in net.vars if var.view is not None}
     wanted |= {bases[name] for name in wanted if name in bases}
     remaining: list[OpNode] = []
+    used: set[str] = set()
     # Backwards: what an operator reads is wanted only if the operator itself is.
     for op in reversed(net.ops):
         if op.role != FORWARD:
             continue
-        writes = {bases.get(name, name) for name in op.output_names()}
-        if needed := (writes & wanted).difference(given):
-            for name in writes.intersection(given):
+        written = op.output_names()
+        writes = [bases.get(name, name) for name in written] if bases else written
+        if needed := wanted.intersection(writes).difference(given):
+            for name in set(writes).intersection(given):
                 raise VariableError(
                     f"{name!r} cannot be given: {op.type} computes it beside {min(needed)!r}, which"
                     " is wanted"
                 )
             remaining.append(op)
-            for name in op.input_names():
-                wanted.add(name)
-                # A view is read through its base, which other operators write.
-                wanted.add(bases.get(name, name))
-    used = wanted | {name for op in remaining for name in op.output_names()}
+            used.update(written)
+            reads = op.input_names()
+            wanted.update(reads)
+            # A view is read through its base, which other operators write.
+            wanted.update([bases.get(name, name) for name in reads] if bases else ())
+    used |= wanted
     out = net.copy()
     out.ops = remaining[::-1]
     out.vars = [

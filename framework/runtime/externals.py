@@ -16,7 +16,8 @@ from ..ir.op_list import VarDecl
 
 _MOST = 16
 """Lists of names that a scope remembers the variables of."""
-_Entry = tuple[Any, Any, tuple[bytes, ...]]
+_Entry = tuple[Any, ...]
+"""Shape and dtype of a variable, and its offsets."""
 
 
 def externals_of(names: Sequence[str], scope: Scope) -> Externals:
@@ -95,7 +96,7 @@ class Externals:
         offsets = [variable.offsets for variable in variables]
         if self._last is None:
             changed: Sequence[int] = range(len(names))
-            entries = [(None, None, ())] * len(names)
+            entries = [()] * len(names)
             specs, levels = {}, {}
             others = None
             fed = {
@@ -121,16 +122,17 @@ class Externals:
                 raise VariableError(
                     f"{where}: variable {name!r} holds no value; feed or initialize it"
                 )
+            spec = array.shape, array.dtype
             var = declared.get(name)
-            if var is not None:
+            if var is not None and (var.shape != spec[0] or var.dtype is not spec[1]):
                 _check_given(name, array, var, where)
-            specs[name] = (array.shape, array.dtype)
-            # Offsets by their bytes: the schedule of a loop depends on every number of them.
-            own = tuple(level.tobytes() for level in offsets[number])
+            specs[name] = spec
             levels.pop(name, None)
-            if own:
-                levels[name] = offsets[number]
-            entries[number] = array.shape, array.dtype, own
+            entries[number] = spec
+            if own := offsets[number]:
+                levels[name] = own
+                # By their bytes: the schedule of a loop depends on every number of them.
+                entries[number] = *spec, *[level.tobytes() for level in own]
             if number not in fed:
                 others = None
         if others is None:

@@ -10,6 +10,7 @@ import numpy as np
 from ..base.backend import array_module, copy_into, on_device
 from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, ShapeError, VariableError, format_shape, nearest
+from ..base.python.gc_disabled import gc_disabled
 from ..base.scope import FED, Scope, Variable
 from ..base.sequence import Sequences, equal_levels
 from ..base.sizes.shape import Levels, fits, layout_hint
@@ -153,17 +154,18 @@ class Inputs:
         between: names of such variables.
     """
 
+    @gc_disabled()
     def __init__(self, net: OpList, *, between: bool = False) -> None:
         self._vars = {var.name: var for var in net.vars}
         self._checked: dict[str, VarDecl] = {}
         self._computed: dict[str, tuple[int, OpNode]] = {}  # name -> what computes it
         self.between: set[str] = set()
-        external: set[str] = set()
+        read: set[str] = set()
         for index, op in enumerate(net.ops):
             # Read before it is written: fed as well, though an operator updates it later.
-            external.update([name for name in op.input_names() if name not in self._computed])
+            read.update(op.input_names())
             for name in op.output_names():
-                if name not in external and self._vars[name].kind not in PERSISTENT:
+                if name not in read and self._vars[name].kind not in PERSISTENT:
                     self._computed.setdefault(name, (index, op))
                     if between and op.role == FORWARD:
                         self.between.add(name)

@@ -40,7 +40,8 @@ def check_live_out(
         VariableError: one is a name of neither.
     """
     known = {var.name for var in net.vars}
-    known |= {name for op in net.ops for name in (*op.input_names(), *op.output_names())}
+    if live_out and not live_out <= known:
+        known |= {name for op in net.ops for name in (*op.input_names(), *op.output_names())}
     for name in sorted((live_out or frozenset()) - known):
         if scope.find(name) is None:
             title = f"net {net.name!r}" if net.name else "the net"

@@ -99,6 +99,7 @@ class PlainNet(Net):
                 verify(net, undeclared=True)  # it finds its inputs in the scope
             self._build(net)
 
+    @gc_disabled()
     def _build(self, net: OpList) -> None:
         # Nets that a compiler made have no composites, and lowering would walk over thousands of
         # operators for nothing.

@@ -20,7 +20,7 @@ from ...fusion.scalars.codegen import FULL, MOST_ARRAYS, ONE, Loop, Operand
 from ...fusion.scalars.expression import Tree, replace_names
 from ...fusion.scalars.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
 from ...fusion.team import run_together
-from ...ir.op_list import View
+from ...ir.op_list import Checked, OpNode, View
 from ...ir.operation import Operator
 from ..binding import BoundSteps, CannotFuseError
 from ..plans.plan import Chain, Plan, PlanStep
@@ -69,50 +69,63 @@ class _Group:
         loops: each a list of operators.
     """
 
+    _is_new = True  # most groups have one member, of which nothing is to be known
+
     def __init__(
         self,
+        first: Pointwise,
         specs: Mapping[str, ArraySpec],
         views: Mapping[str, View],
         live_out: set[str],
         device: str,
     ) -> None:
-        self.loops: list[list[Pointwise]] = []
+        self.loops = [[first]]
         self._specs = specs
         self._views = views
         self._live_out = live_out
         self._device = device
-        self._before = _Touched()  # all loops but the last
-        self._all_outlive = True  # of every member: it writes to what outlives the run alone
-        self._begin()
 
     def _begin(self) -> None:
         """Forget what is known of the last loop: the next member begins another one."""
         self._last = _Touched()
-        self._names: dict[str, set[str]] = {}  # memory -> the names it goes by in the last loop
+        self._names: dict[str, set[str]] = {}  # memory of views -> its names in the last loop
+        self._count = 0  # of the arrays of its members, each by itself
         self._partial: set[str] = set()  # memory of which a step of the loop reads another place
         self._widths: set[int] = set()
 
     def take(self, new: Pointwise) -> bool:
         """Make `new` part of the group if that is right."""
+        if self._is_new:
+            self._is_new = False
+            self._before = _Touched()  # all loops but the last
+            self._all_outlive = True  # of every member: it writes to what outlives the run alone
+            self._begin()
+            first = self.loops[0][0]
+            self._note(first, self._memories(first.reads), self._memories(first.writes))
         reads, writes = self._memories(new.reads), self._memories(new.writes)
         outlives = writes <= self._live_out
-        if self.loops and self._joins(new, reads, writes, outlives):
+        if self._joins(new, reads, writes, outlives):
             self.loops[-1].append(new)
-        elif not self.loops or self._stands_beside(reads, writes, outlives):
+        elif self._stands_beside(reads, writes, outlives):
             self._before.add(self._last.reads, self._last.writes)
             self._begin()
             self.loops.append([new])
         else:
             return False
+        self._note(new, reads, writes)
+        return True
+
+    def _note(self, new: Pointwise, reads: set[str], writes: set[str]) -> None:
+        """Note what the last member reads and writes."""
         self._last.add(reads, writes)
-        self._all_outlive = self._all_outlive and outlives
-        for name in (*new.reads, *new.writes):
+        self._all_outlive = self._all_outlive and writes <= self._live_out
+        self._count += len(new.reads) + len(new.writes)
+        for name in (*new.reads, *new.writes) if self._views else ():
             self._names.setdefault(self._memory(name), set()).add(name)
         partial = [name for name, operand in new.reads.items() if operand.kind != FULL]
         if partial:
             self._partial |= self._memories(partial)
             self._widths.update(new.widths(self._specs))
-        return True
 
     def _joins(self, new: Pointwise, reads: set[str], writes: set[str], outlives: bool) -> bool:
         """Whether `new` fits into the last loop: every value is read and written at one place."""
@@ -129,7 +142,7 @@ class _Group:
             return False
         written = self._last.writes | writes
         own = [*new.reads, *new.writes]
-        for name in own:
+        for name in own if self._views else ():
             root = self._memory(name)
             if root in written:
                 used = self._names.get(root, set()).union(
@@ -165,9 +178,9 @@ class _Group:
     def _is_full(self, new: Pointwise) -> bool:
         """Whether the last loop would have too many arrays with `new`."""
         most = MOST_ARRAYS[self._device]
-        # A cheap bound first: every name counts at most twice, as it is read and as it is written.
-        known = sum(map(len, self._names.values())) + len(new.reads) + len(new.writes)
-        return 2 * known > most and count_arrays([*self.loops[-1], new]) > most
+        # A cheap bound first: most members read what another one of them reads or writes.
+        known = self._count + len(new.reads) + len(new.writes)
+        return known > most and count_arrays([*self.loops[-1], new]) > most
 
     def _stands_beside(self, reads: set[str], writes: set[str], outlives: bool) -> bool:
         """Whether a further operator may be a loop of its own in the same call."""
@@ -180,18 +193,17 @@ class _Group:
         )
 
 
-_Memo = dict[int, "Pointwise | None"]
-"""Operators that were looked at already, by id."""
+_Memo = dict[Operator, "Pointwise | None"]
+"""Operators that were looked at already."""
 
 
 def _known(
     op: Operator, specs: Mapping[str, ArraySpec], device: str, memo: _Memo
 ) -> Pointwise | None:
     """As `pointwise`, once for each operator."""
-    key = id(op)
-    if key not in memo:
-        memo[key] = pointwise(op, specs, device)
-    return memo[key]
+    if op not in memo:
+        memo[op] = pointwise(op, specs, device)
+    return memo[op]
 
 
 def group_chains(
@@ -237,6 +249,7 @@ def _with_epilogues(
     The bias of a layer is then added in the loop of its activation, not in a pass of its own.
     """
     result: list[Operator] = []
+    checked: dict[object, list[Checked | None]] = {}
     for number, op in enumerate(operators, 1):
         split = op.entry.split_epilogue
         if split is None or number == len(operators):
@@ -250,13 +263,32 @@ def _with_epilogues(
         # Only where the next operator is a loop: elsewhere the product adds its bias itself, where
         # a separate bias would be a pass of its own.
         if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
-            source = op.node.source
-            split_op = [Operator(part.changed(source=source), op.index) for part in parts]
+            split_op = _split(op, parts, checked)
             if all(_known(one, specs, device, memo) for one in (*split_op[1:], following)):
                 result += split_op
                 continue
         result.append(op)
     return result
+
+
+def _split(
+    op: Operator, parts: Sequence[OpNode], checked: dict[object, list[Checked | None]]
+) -> list[Operator]:
+    """The operators that one is split into.
+
+    Args:
+        checked: the parts of operators that are alike, by signature.
+    """
+    signature, source = op.signature(), op.node.source
+    known = checked.get(signature) or [None] * len(parts)
+    nodes = [
+        part.changed(source=source, checked=one) for part, one in zip(parts, known, strict=True)
+    ]
+    made = [Operator(node, op.index) for node in nodes]
+    if signature is not None:
+        own = [node.checked for node in nodes]
+        checked[signature] = own if all(one and one.is_whole for one in own) else []
+    return made
 
 
 def _grouped(
@@ -281,8 +313,7 @@ def _grouped(
         ):
             groups[-1].append(op)
         else:
-            open_group = _Group(specs, views, live_out, device)
-            open_group.take(member)
+            open_group = _Group(member, specs, views, live_out, device)
             groups.append(Chain([op], open_group.loops))
     return groups
 

@@ -17,6 +17,7 @@ from ...base.sizes.shape import ArraySpec
 from ...fusion.team import in_order
 from ...ir.kernel_args import BoundEpilogue, KernelArgs, KernelFrame
 from ...ir.operation import Operator
+from ...ir.registry import OperatorDef
 from ..plans.steps import Chain, Epilogue, PlanStep, Units
 
 _BETWEEN = 4
@@ -45,7 +46,9 @@ def with_tails(
     """
     chains = _spanned(chains, live_out, views, device, libraries, units)
     # Most nets have none, and then the search for readers is spared.
-    if not any(_tails(op, device, libraries, train) for chain in chains for op in chain):
+    entries = {op.entry for chain in chains for op in chain}
+    tails = {one: _tails(one, device, libraries, train) for one in entries}
+    if not any(tails.values()):
         return list(chains)
     # A tail's input is in no memory, so nothing else may read it.
     readers = Counter(name for chain in chains for op in chain for name in op.value_reads())
@@ -58,7 +61,7 @@ def with_tails(
             return False
         if not units.may_end(last[0], op):
             return False
-        wanted = _tails(last[0], device, libraries, train)
+        wanted = tails[last[0].entry]
         if not wanted or "out" not in last[-1].outputs:  # of others: split, for example
             return False
         (result_of,) = last[-1].outputs["out"]
@@ -117,20 +120,28 @@ def _spanned(
 ) -> Sequence[Chain]:
     """The chains, with operators made one that a kernel computes as one step (`spans`)."""
 
+    spanning = {
+        entry: [
+            kernel.spans
+            for kernel in entry.kernels
+            if kernel.spans and kernel.library in libraries and kernel.device in ("", device)
+        ]
+        for entry in {chain[0].entry for chain in chains}
+    }
+
     def span(at: int) -> int:
         ops = []
         for chain in chains[at : at + _SPAN]:
             if len(chain) > 1 or chain.loops or not units.may_end(chains[at][0], chain[0]):
                 break
             ops.append(chain[0])
-        found = (
-            kernel.spans(ops)
-            for kernel in (ops[0].entry.kernels if ops else ())
-            if kernel.spans and kernel.library in libraries and kernel.device in ("", device)
-        )
-        return max(found, default=0)
+        return max([spans(ops) for spans in spanning[ops[0].entry]]) if ops else 0
 
-    spans = {at: count for at in range(len(chains)) if (count := span(at))}
+    spans = {
+        at: count
+        for at, chain in enumerate(chains)
+        if spanning[chain[0].entry] and (count := span(at))
+    }
     if not spans:
         return chains
     readers = Counter(name for chain in chains for op in chain for name in op.value_reads())
@@ -181,9 +192,11 @@ def _may_end(last: Chain, chain: Chain, device: str, libraries: Sequence[str]) -
     return any(kernel.epilogues and kernel.library in libraries for kernel in first.entry.kernels)
 
 
-def _tails(op: Operator, device: str, libraries: Sequence[str], train: bool) -> tuple[str, ...]:
-    """Types of the operators that may follow within the call of a kernel of `op`."""
-    for kernel in op.entry.kernels:
+def _tails(
+    entry: OperatorDef, device: str, libraries: Sequence[str], train: bool
+) -> tuple[str, ...]:
+    """Types of the operators that may follow within the call of a kernel of an operator."""
+    for kernel in entry.kernels:
         if kernel.tails and kernel.library in libraries and kernel.device in ("", device):
             without = kernel.inference_tails if train else ()
             return tuple(one for one in kernel.tails if one not in without)

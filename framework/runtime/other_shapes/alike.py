@@ -58,33 +58,36 @@ def bind_alike(frame: Any, bound: Mapping[int, Any]) -> dict[int, _Call]:
 def _kinds(plan: Plan, makes_lists: bool) -> list[list[_Member]]:
     """Steps of a plan that kernels treat alike where their arrays lie alike; few ones left out."""
     kinds: dict[Any, list[_Member]] = {}
+    facts: dict[str, int] = {}  # the same number for equal ones
+    alike: dict[Any, int] = {}
     for step in plan.steps:
-        signatures = [op.signature() for op in step.operators]
+        key: list[Any] = []
+        every: list[str] = []
+        for op in step.operators:
+            key += op.signature(), op.accumulate, op.device, op.role
+            every += op.input_vars()
+            every += op.output_vars()
         # What holds nets, or runs in Python, may keep what stands for arrays. Of a list, fills look
         # at what other steps read.
-        if None in signatures or (makes_lists and step.operators[0].type == "fill_constant"):
+        if None in key or (makes_lists and step.operators[0].type == "fill_constant"):
             continue
-        names = variables_of(step)
-        number = {name: at for at, name in enumerate(names)}
-        key = (
-            *signatures,
-            *[(op.accumulate, op.device, op.role) for op in step.operators],
-            *[
-                number[one]
-                for op in step.operators
-                for one in (*op.input_vars(), *op.output_vars())
-            ],
-            *[_facts(plan, step, name) for name in names],
-        )
-        kinds.setdefault(key, []).append(_Member(step, names))
+        names = list(dict.fromkeys(every))
+        if len(names) < len(every) or len(step.operators) > 1:
+            number = {name: at for at, name in enumerate(names)}
+            key += [number[name] for name in every]
+            key += [number[name] for name in step.writes]
+        for name in names:
+            if name not in facts:
+                facts[name] = alike.setdefault(_facts(plan, name), len(alike))
+        key += [facts[name] for name in names]
+        kinds.setdefault(tuple(key), []).append(_Member(step, names))
     return [members for members in kinds.values() if len(members) >= _LEAST]
 
 
-def _facts(plan: Plan, step: PlanStep, name: str) -> tuple[Any, ...]:
+def _facts(plan: Plan, name: str) -> tuple[Any, ...]:
     """What kernels may know of a variable beside its array."""
     return (
         plan.specs.get(name),
-        name in step.writes,
         name in plan.placement,
         name in plan.channels_last,
         name in plan.parts and plan.specs[plan.parts[name].whole],

@@ -227,12 +227,10 @@ def _weights(plan: Plan) -> list[tuple[int, str]]:
 
 def _of_tails(plan: Plan) -> frozenset[str]:
     """The variables that steps read whose first operator computes others which learn nothing."""
-    return frozenset(
-        name
-        for step in plan.steps
-        if any(kernel.inference_tails for kernel in step.operators[0].entry.kernels)
-        for name in step.reads
-    )
+    entries = {step.operators[0].entry for step in plan.steps}
+    folding = {one for one in entries if any(kernel.inference_tails for kernel in one.kernels)}
+    own = [step.reads for step in plan.steps if step.operators[0].entry in folding]
+    return frozenset(name for reads in own for name in reads)
 
 
 def _is_vector(array: Any) -> bool:

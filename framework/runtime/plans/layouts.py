@@ -62,14 +62,9 @@ def channels_last(
         libraries: of kernels.
     """
     classes = _Classes()
-
-    def is_image(name: str) -> bool:
-        shape, dtype = specs[name]
-        fits = len(shape) in _RANKS and dtype in _DTYPES and 0 not in shape
-        return fits and not is_of_channels(shape)
-
-    for step in steps:
-        names = [name for name in (*step.reads, *step.writes) if is_image(name)]
+    images = {spec for spec in set(specs.values()) if _is_image(*spec)}
+    for step in steps if images else ():
+        names = [name for name in (*step.reads, *step.writes) if specs[name] in images]
         if not names:
             continue
         classes.refused.update(name for name in names if name in fixed)
@@ -81,6 +76,11 @@ def channels_last(
     if not classes.wanted or native.load("images", "float") is None:
         return set()
     return classes.chosen()
+
+
+def _is_image(shape: Shape, dtype: np.dtype) -> bool:
+    fits = len(shape) in _RANKS and dtype in _DTYPES and 0 not in shape
+    return fits and not is_of_channels(shape)
 
 
 def is_of_channels(shape: Shape, images: Shape | None = None) -> bool:

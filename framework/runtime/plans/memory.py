@@ -164,10 +164,12 @@ class FreeBlocks:
         """The block of the nearest size, of several the one that came first; None without any."""
         if not self._sizes:
             return None
-        place = bisect_left(self._sizes, size)
-        near = self._sizes[max(place - 1, 0) : place + 1]
-        # Nearest, not smallest that fits: blocks grow to their largest holder in any case.
-        best = min(near, key=lambda own: (abs(own - size), self._blocks[own][0]))
+        best = size
+        if size not in self._blocks:
+            place = bisect_left(self._sizes, size)
+            near = self._sizes[max(place - 1, 0) : place + 1]
+            # Nearest, not smallest that fits: blocks grow to their largest holder in any case.
+            best = min(near, key=lambda own: (abs(own - size), self._blocks[own][0]))
         blocks = self._blocks[best]
         _, block = blocks.popleft()
         if not blocks:

@@ -167,10 +167,15 @@ class Form:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        specs = plan.specs
         self._open: Any = None  # OpenSizes
         self._varying: dict[str, set[int]] = {}  # inputs whose sizes were others, by axis
         self._uses = 0
+        self._specs: list[ArraySpec] = []
+
+    def _look(self) -> None:
+        """Find out what other shapes must meet; most plans never see any."""
+        plan = self._plan
+        specs = plan.specs
         numbers: dict[ArraySpec, int] = {}
         self._numbers = [numbers.setdefault(spec, len(numbers)) for spec in specs.values()]
         self._specs = list(numbers)
@@ -205,6 +210,8 @@ class Form:
 
     def resized(self, specs: dict[str, ArraySpec], offsets: Mapping[str, Levels]) -> Plan | None:
         """The plan for other shapes; None where they do not fit the form."""
+        if not self._specs:
+            self._look()
         found = self._fitting(specs)
         return None if found is None else self._plan_of(found, specs, offsets)
 
@@ -323,7 +330,9 @@ def analyze(
             begins with writing to a view of it.
     """
     bases = {name: var.view.base for name, var in declared.items() if var.view is not None}
-    touched = {name for op in operators for name in (*op.input_vars(), *op.output_vars())}
+    touched: set[str] = set()
+    for op in operators if bases else ():
+        touched.update(op.input_vars(), op.output_vars())
     views = {name: bases[name] for name in bases if name in touched}
     earlier = {bases.get(name, name) for op in before for name in op.output_vars()}
     written: set[str] = set()
@@ -335,10 +344,11 @@ def analyze(
             if root not in written:
                 externals[root] = None
         for name in op.output_vars():
+            root = views.get(name, name)
             # Writing a part of what an earlier range made: the other parts of it are still wanted.
-            if name in views and views[name] in earlier and views[name] not in written:
-                externals[views[name]] = None
-        written.update(views.get(name, name) for name in op.output_vars())
+            if root is not name and root in earlier and root not in written:
+                externals[root] = None
+            written.add(root)
     later = {name for op in rest for name in op.input_vars()}
     later.update(bases[name] for name in tuple(later) if name in bases)
     results = results_of(operators, bases, by_value=wanted is None) - later
@@ -509,21 +519,23 @@ def _lay_out(plan: Plan, span: Range, packed: bool) -> list[tuple[int, int]]:
     plan.joined = _joined(plan, span, outside | shared)
     buckets = {name: names for names in plan.joined for name in names}
     if plan.options.channels_last and plan.options.fuse:
-        fixed = outside | shared | buckets.keys()
         libraries = plan.options.libraries
-        plan.channels_last = channels_last(plan.steps, plan.specs, fixed, libraries)
+        elsewhere = outside | shared | buckets.keys()
+        plan.channels_last = channels_last(plan.steps, plan.specs, elsewhere, libraries)
         if plan.channels_last:
             channels = {name: plan.specs[name][0][1] for name in plan.channels_last}
             plan.parts = joined_parts(plan.steps, channels, libraries)
             views = views | {name: part.whole for name, part in plan.parts.items()}
     bases = set(views.values())
+    fixed = outside | bases | buckets.keys()
     last_use: dict[str, int] = {}
     last_write: dict[str, int] = {}
     for index, step in enumerate(plan.steps):
         for name in (*step.reads, *step.writes):
             last_use[views.get(name, name)] = index
         for op in step.operators:
-            last_write.update((views.get(name, name), index) for name in op.output_vars())
+            for name in op.output_vars():
+                last_write[views.get(name, name)] = index
     free = FreeBlocks()
     begins: list[int] = []  # of each block, the step
     done: dict[int, int] = {}  # block -> the step after which nothing uses it
@@ -539,20 +551,19 @@ def _lay_out(plan: Plan, span: Range, packed: bool) -> list[tuple[int, int]]:
             block = over = None
             # A part of a base must not write over an input: the other parts are not written yet.
             if plan.options.inplace and root not in buckets and (name == root or root not in bases):
-                fixed = bases | buckets.keys()
-                over = _overwritten(plan, step, root, index, busy_until, outside | fixed)
+                over = _overwritten(plan, step, root, index, busy_until, fixed)
                 if over is None and last_write[root] == index:
-                    over = _reshaped(plan, step, root, index, last_write, outside | fixed)
+                    over = _reshaped(plan, step, root, index, last_write, fixed)
             if over is not None:
                 plan.overwrites.append((over, root))
                 block = plan.placement[over]
             if block is None:
-                size = sum(nbytes_of(plan.specs[name]) for name in members)
+                size = sum([nbytes_of(plan.specs[name]) for name in members])
                 block = _take_block(plan, free, size)
                 begins += [index] * (len(plan.blocks) - len(begins))
             for name in members:
                 plan.placement[name] = block
-            last = max(last_use[name] for name in members)
+            last = max([last_use[name] for name in members])
             busy_until[block] = max(busy_until.get(block, 0), last)
             ends.setdefault(last, set()).add(block)
         # Freed after all of the step's writes are placed: a result must not get the memory of an
@@ -574,10 +585,11 @@ def _joined(plan: Plan, span: Range, fixed: set[str]) -> list[tuple[str, ...]]:
     Args:
         fixed: variables that have their places already.
     """
-    written = {name for step in plan.steps for name in step.writes}
+    joining = [op for op in span.operators if op.entry.joins]
+    written = {name for step in plan.steps if joining for name in step.writes}
     taken: set[str] = set()
     joined = []
-    for op in span.operators:
+    for op in joining:
         names = op.inputs.get(op.entry.joins, ())
         # A name that comes twice, or is in another bucket already, cannot lie at two places.
         if len(set(names) - fixed - taken) == len(names) > 1 and written.issuperset(names):
@@ -600,20 +612,18 @@ def _overwritten(
         busy_until: block -> the last step that uses it. fixed: what nothing may be written over.
     """
     for op in step.operators:
-        for slot, names in op.outputs.items():
-            sharing = op.entry.output_slots[slot].inplace
-            if name not in names or not sharing or len(names) != 1:
+        for slot, sharing in op.entry.inplace.items():
+            if op.outputs.get(slot) != (name,):
                 continue
             for candidate in _shared_along(step, op.inputs.get(sharing, ())[:1]):
                 block = plan.placement.get(candidate)
+                if block is None or candidate in fixed or busy_until[block] != index:
+                    continue
                 # Read twice, also by another name, it may be needed at another element after the
                 # first was overwritten.
                 reads = [plan.placement.get(read) for read in step.reads].count(block)
                 if (
-                    block is not None
-                    and candidate not in fixed
-                    and reads == 1
-                    and busy_until[block] == index
+                    reads == 1
                     and plan.specs[candidate][1] == plan.specs[name][1]
                     and plan.nbytes(candidate) == plan.nbytes(name)
                     and block not in _blocks_written(plan, step, name)
@@ -633,10 +643,10 @@ def _reshaped(
     fixed: set[str],
 ) -> str | None:
     """The input whose elements `name` has in their order, if nothing writes to it any more."""
-    (op, *others) = step.operators
-    if others or not op.entry.reshapes:
+    op = step.operators[0]
+    if not op.entry.reshapes or len(step.operators) > 1:
         return None
-    (source, *_) = op.input_vars()
+    source = op.input_vars()[0]
     if (
         source in plan.placement
         and source not in fixed
@@ -651,10 +661,10 @@ def _reshaped(
 def _shared_along(step: PlanStep, names: tuple[str, ...]) -> tuple[str, ...]:
     """An input that may be written over; of a value inside a fused loop, the one that its operator
     may write over, and so on to what the loop reads."""
-    for op in reversed(step.operators):
+    for op in reversed(step.operators) if len(step.operators) > 1 else ():
         for slot, own in op.outputs.items():
-            if own == names and len(step.operators) > 1 and names[0] not in step.reads:
-                sharing = op.entry.output_slots[slot].inplace
+            if own == names and names[0] not in step.reads:
+                sharing = op.entry.inplace.get(slot)
                 names = op.inputs.get(sharing, ())[:1] if sharing else ()
                 if not names:
                     return ()

@@ -65,7 +65,7 @@ class Units:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class PlanStep:
     """One callable of the loop: a single operator, or several that are fused into one kernel.
 
@@ -112,13 +112,12 @@ class Steps(list[PlanStep]):
     @cached_property
     def factors(self) -> Counter[str]:
         """Variables that may be packed before a loop, and how many operators read them."""
-        uses: Counter[str] = Counter()
-        for step in self:
-            for op in step.operators:
-                if any(kernel.in_loops for kernel in op.entry.kernels):
-                    # A set: a product that reads one factor twice packs it once.
-                    uses.update(set(op.value_reads()))
-        return uses
+        operators = [op for step in self for op in step.operators]
+        entries = {op.entry for op in operators}
+        packing = {one for one in entries if any(kernel.in_loops for kernel in one.kernels)}
+        own = [op for op in operators if op.entry in packing]
+        # A set: a product that reads one factor twice packs it once.
+        return Counter([name for op in own for name in set(op.value_reads())])
 
     @cached_property
     def are_forward(self) -> bool:
@@ -140,7 +139,8 @@ def steps_of(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, st
         for op in ops:
             for name in op.value_reads():
                 root = views.get(name, name)
-                first_reader.setdefault(root, number)
+                if root not in last_reader:
+                    first_reader[root] = number
                 last_reader[root] = number
     steps = Steps()
     for number, ops in enumerate(groups):

@@ -46,3 +46,9 @@ def test_refused_inputs_are_refused_each_time() -> None:
     for _ in range(2):
         with pytest.raises(ShapeError, match="columns of x and rows of y.*a float32.*2, 3"):
             infer_specs([op], {"a": ((2, 3), F32), "b": ((4, 5), F32)}, {}, {})
+
+
+@pytest.mark.parametrize("one", [0.0, -0.0])
+def test_the_sign_of_a_zero_tells_operators_apart(one: float) -> None:
+    assert clip("x", "a", one).signature() is clip("y", "b", one).signature()
+    assert clip("x", "a", one).signature() is not clip("x", "a", -one).signature()
