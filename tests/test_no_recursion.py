@@ -27,6 +27,7 @@ BOUNDED = {
     "reads 100 messages inside one another, some three of which are one net": """
         bridges/onnx/importing/graph.py: _Reader._call _Reader._nodes _Reader._value
             _Reader.graph _renamed _renamed_graph
+        bridges/onnx/importing/row_writes.py: choose_rows
         bridges/onnx/importing/shown.py: _net
         bridges/onnx/importing/stage.py: Lowering._as_scan Lowering._both Lowering._control
             Lowering._inline Lowering._lower_all Lowering._lower_one

@@ -18,7 +18,7 @@ from .graph import Graph, Node, instantiated
 Find = Callable[[str], Value | None]
 Evaluate = Callable[[Node, Mapping[str, Any]], Sequence[Any]]
 
-_OF_NUMBERS = frozenset(
+OF_NUMBERS = frozenset(
     "Add Sub Mul Cast Identity Not And Or Equal Less LessOrEqual Greater GreaterOrEqual".split()
 )
 """Operators that compute numbers one by one."""
@@ -90,7 +90,7 @@ class _CountedLoop:
         start = self._known(first)
         nodes = self._needed({after})
         read = _reads(nodes) & {*self.states, *self._body.inputs}
-        numbers = all(one.op in _OF_NUMBERS for one in nodes)
+        numbers = all(one.op in OF_NUMBERS for one in nodes)
         return start is not None and start.size == 1 and numbers and read <= {own}
 
     def _read_rows(self) -> dict[str, tuple[str, str, Value]]:
@@ -143,7 +143,7 @@ class _CountedLoop:
             return False
         if len(known) < len(given):
             return False
-        if len(rows) > 1 or any(one.op not in _OF_NUMBERS or one.domain for one in self.counting):
+        if len(rows) > 1 or any(one.op not in OF_NUMBERS or one.domain for one in self.counting):
             return False
         known[number] = np.array(0)
         self._starts = {name: one for name, one in known.items() if name in self.counters}

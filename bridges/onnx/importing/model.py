@@ -12,6 +12,7 @@ from . import kinds
 from .calls import CONTROL, KINDS
 from .graph import Graph, Model, Node, check_model
 from .imported import ImportedModel
+from .row_writes import choose_rows
 
 for _module in pkgutil.iter_modules(kinds.__path__):  # a table: each module adds its kinds
     importlib.import_module(f"{kinds.__name__}.{_module.name}")
@@ -60,6 +61,7 @@ def model_of(file: ModelFile) -> OnnxModel:
         shown = "\n  ".join(missing[:50])
         more = f"\n  and {len(missing) - 50} more" if len(missing) > 50 else ""
         raise FormatError(f"{file.path}: not supported:\n  {shown}{more}")
+    choose_rows(model.graph, model.arrays)
     return OnnxModel(model)
 
 

@@ -33,7 +33,7 @@ from .calls import (
     failed,
     kind_of,
 )
-from .counted import as_scan
+from .counted import OF_NUMBERS, as_scan
 from .cutting import part_of
 from .graph import Graph, Node, instantiated
 from .loops import Body, Loop, boots, loop_op
@@ -48,6 +48,8 @@ _CUT = tuple(f"{kind}.{part}" for kind in ("RNN", "GRU", "LSTM") for part in ("w
 """Operators of parameters that are computed beforehand, and again when a parameter has changed."""
 _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
+_FEW = 8
+"""Nodes of a branch that is computed whether it is chosen or not."""
 _SLICED = 9
 """An operator set in which Squeeze has its axes as an attribute."""
 
@@ -577,6 +579,8 @@ class Lowering:
                 return None
             if condition is not None and condition.roots and self._may_promote:
                 raise Promote(condition.roots)
+            if self._are_light(node) and self._both(node, attributes):
+                return None
         if node.op == "Scan" and not self._unroll and self._recur(attributes, values):
             return None
         if node.op == "Loop" and self._as_scan(attributes):
@@ -701,8 +705,20 @@ class Lowering:
                 nodes.append(Node("Identity", "", 13, name, (out,), (name,), {}))
         self._lower_all(nodes)
 
+    def _are_light(self, node: Node) -> bool:
+        """Whether both branches compute a few numbers, in less time than a cut of the net takes."""
+        for graph in node.attrs.values():
+            if any(one.op not in OF_NUMBERS or one.domain for one in graph.nodes):
+                return False
+            read = [self._find(name) for name in graph.captures]
+            if len(graph.nodes) > _FEW or any(
+                value is None or math.prod(value.shape) > _SMALL for value in read
+            ):
+                return False
+        return True
+
     def _both(self, node: Node, attributes: Attributes) -> bool:
-        """Compute both branches, and of each result choose one, so that gradients flow.
+        """Compute both branches, and of each result choose one: no cut, and gradients flow.
 
         That is one net for either; False where the branches differ in shapes, or depend on data.
         """

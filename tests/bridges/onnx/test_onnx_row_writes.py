@@ -1,0 +1,128 @@
+"""`x[:, i] = v` as Paddle exports it: in loops, beyond the last row, and what only looks so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope.bridges.onnx.files.graph import Graph
+from opscope.bridges.onnx.files.writing import model_bytes
+from opscope.bridges.onnx.importing import engine
+from opscope.bridges.onnx.importing.model import model_of_bytes
+
+
+def ints(g: Graph, *values: int) -> str:
+    return g.constant(np.array(values), dtype=np.int64)
+
+
+def written(g: Graph, x: str, at: str, value: str, axis: int, rank: int, **wrong: Any) -> str:
+    """The nodes of such a write; `at` has no axes, `value` no such axis.
+
+    Args:
+        wrong: what is not as the exporter writes it.
+    """
+    raised = g.node("Add", [g.node("Cast", [at], to=1), g.constant(np.float32(wrong.get("by", 1)))])
+    start = g.node("Reshape", [at, ints(g, 1)])
+    after = g.node("Reshape", [g.node("Cast", [raised], to=7), ints(g, 1)])
+    size = g.node("Gather", [g.node("Shape", [x]), ints(g, axis)])
+    end = g.node("Min", [size, after])
+    along = wrong.get("along", axis)
+    part = g.node("Slice", [x, start, end, ints(g, along), ints(g, 1)])
+    sizes = g.node("Shape", [part])
+    updates = g.node("Expand", [g.node("Unsqueeze", [value, ints(g, axis)]), sizes])
+    numbers = [g.node("Squeeze", [one]) for one in (start, end, ints(g, wrong.get("step", 1)))]
+    shape = [-1 if each == axis else 1 for each in range(rank)]
+    row = g.node("Reshape", [g.node("Range", numbers), ints(g, *shape)])
+    sides = [(0, axis), (axis + 1, rank)]
+    parts = [
+        g.node("Slice", [sizes, ints(g, a), ints(g, b), ints(g, 0)]) if a < b else ""
+        for a, b in sides
+    ]
+    repeats = g.node("Concat", [one for one in (parts[0], ints(g, 1), parts[1]) if one], axis=0)
+    places = g.node("Tile", [row, repeats])
+    return g.node("ScatterElements", [x, places, updates], axis=axis)
+
+
+def looped(axis: int, sizes: tuple[int, ...], dtype: Any, most: int) -> bytes:
+    """Rounds write 10 i + what is fed to row i, until that is above a limit that is fed as well."""
+    g = Graph("g")
+    table = g.input("table", dtype, list(sizes))
+    value = g.input("value", dtype, [*sizes[:axis], *sizes[axis + 1 :]])
+    limit = g.input("limit", np.int64, [])
+    body = g.sub_graph("body")
+    body.input("round", np.int64, [])
+    body.input("goes", np.bool_, [])
+    body.input("i", np.int64, [])
+    body.input("x", dtype, list(sizes))
+    ten = body.node("Cast", [body.node("Mul", ["i", body.constant(10, dtype=np.int64)])],
+                    to=1 if dtype == np.float32 else 6)  # fmt: skip
+    out = written(body, "x", "i", body.node("Add", [value, ten]), axis, len(sizes))
+    after = body.node("Add", ["i", body.constant(1, dtype=np.int64)])
+    # An If of a few numbers, which would cut the round as well.
+    yes, no = body.sub_graph("yes"), body.sub_graph("no")
+    yes.output(yes.node("Less", [after, limit]), np.bool_)
+    no.output(no.node("Less", [after, yes.constant(0, dtype=np.int64)]), np.bool_)
+    is_low = body.node("Less", ["i", body.constant(most, dtype=np.int64)])
+    goes = body.node("If", [is_low], then_branch=yes, else_branch=no)
+    for name, kind in ((goes, np.bool_), (after, np.int64), (out, dtype)):
+        body.output(name, kind)
+    names = g.node("Loop", ["", g.constant(True), g.constant(0, dtype=np.int64), table],
+                   outputs=["last", "z"], body=body)  # fmt: skip
+    for name, kind in zip(names, (np.int64, dtype), strict=True):
+        g.output(name, kind)
+    return model_bytes(g)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize(
+    ("axis", "sizes"), [(1, (2, 5, 3)), (1, (2, 5)), (0, (5,)), (0, (5, 1)), (2, (1, 2, 5))]
+)
+def test_rows_in_a_loop_that_data_end(
+    axis: int, sizes: tuple[int, ...], dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of_bytes(looped(axis, sizes, dtype, 100))
+    rng = np.random.default_rng(0)
+    table = rng.integers(-9, 9, sizes).astype(dtype)
+    value = rng.integers(-9, 9, (*sizes[:axis], *sizes[axis + 1 :])).astype(dtype)
+    runs: list[int] = []
+    run = engine._Ready.run
+    monkeypatch.setattr(engine._Ready, "run", lambda *given: (runs.append(1), run(*given)))
+    for limit in (1, 3, 5, 8):  # the last one writes beyond the end, where nothing is
+        wanted = table.copy()
+        for i in range(min(limit, 5)):
+            wanted[(slice(None),) * axis + (i,)] = value + 10 * i
+        runs.clear()
+        found = model.run({"table": table, "value": value, "limit": np.int64(limit)})
+        assert found["z"].dtype == dtype and (found["z"] == wanted).all()
+        assert found["last"] == limit
+        assert len(runs) <= limit + 2  # one net for each round, and what is around the loop
+
+
+@pytest.mark.parametrize("wrong", [{}, {"by": 2}, {"along": 0}, {"step": 2}])
+def test_what_only_looks_so_stays_as_it_is(wrong: dict[str, int]) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    g = Graph("g")
+    x = g.input("x", np.float32, [2, 4, 3])
+    at, value = g.input("at", np.int64, []), g.input("value", np.float32, [2, 3])
+    g.output(g.node("Identity", [written(g, x, at, value, 1, 3, **wrong)], "z"), np.float32)
+    data = model_bytes(g)
+    model = model_of_bytes(data)
+    kinds = [node.op for node in model._model.graph.nodes]
+    assert ("Where" in kinds, "ScatterElements" in kinds) == (not wrong, bool(wrong))
+    feed = {
+        "x": np.arange(24, dtype=np.float32).reshape(2, 4, 3),
+        "at": np.array(1),
+        "value": np.full((2, 3), -1, np.float32),
+    }
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(data, options)
+    try:
+        (wanted,) = session.run(None, feed)
+    except Exception:
+        with pytest.raises(Exception, match="z|Scatter|Expand"):
+            model.run(feed)
+    else:
+        assert (model.run(feed)["z"] == wanted).all()
