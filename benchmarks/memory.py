@@ -1,19 +1,29 @@
-"""Steps within a budget of memory: what they take, and how long, beside the step without one.
+"""Steps within a budget of memory, and how fast the memory is read by a transformer that writes.
 
-    python benchmarks/memory.py
+    python benchmarks/memory.py [--writing]
 
-Nets are an MLP, a convolution net and a transformer. Budgets are shares of what the step takes
-without one, down to the smallest that suffices; times are processor time, the least of several.
+The first table has what steps take, and how long, beside the step without a budget. Nets are an
+MLP, a convolution net and a transformer. Budgets are shares of what the step takes without one,
+down to the smallest that suffices; times are processor time, the least of several.
+
+With --writing the table has the bytes of weights that GPT-2's size reads for a token, and how many
+a second, beside the bytes that a plain copy of large arrays reads and writes a second. Both are of
+the least of many times.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from workloads.writing import KINDS, Writing
 
 import opscope
 from opscope.framework.base.context import Hook
@@ -22,6 +32,10 @@ from opscope.framework.runtime.budget import peak_bytes
 
 _SHARES = (0.9, 0.7, 0.5)
 _STEPS = 12
+_COPIED, _COPIES = 1 << 27, 30
+"""Bytes that each thread copies, and how often."""
+_TOKENS = 60
+"""That are written, a time for each."""
 
 
 def mlp() -> tuple[opscope.NetBuilder, tuple[int, ...]]:
@@ -109,7 +123,45 @@ def rows_of(name: str, made: tuple[opscope.NetBuilder, tuple[int, ...]]) -> Iter
         yield f"{'':12} {budget / 1e6:9.1f} {own / 1e6:8.1f} {spent * 1e3:8.1f} {ratio:6.2f}"
 
 
+def copied(threads: int) -> float:
+    """Bytes that copies read and write a second."""
+    pairs = [(np.ones(_COPIED, np.uint8), np.ones(_COPIED, np.uint8)) for _ in range(threads)]
+    times = [time.perf_counter()]
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(_COPIES):
+            list(pool.map(lambda pair: np.copyto(pair[0], pair[1]), pairs))
+            times.append(time.perf_counter())
+    return 2 * threads * _COPIED / min(end - begin for begin, end in pairwise(times))
+
+
+def token_seconds(generator: Any) -> float:
+    """The least time between two tokens."""
+    times = [time.perf_counter() for _ in generator.stream([*range(3, 35)], _TOKENS, top_k=1)]
+    return min(end - begin for begin, end in pairwise(times))
+
+
+def writing_rows() -> Iterator[str]:
+    """A line for each kind of weights, on one thread and on two."""
+    yield f"{'weights':8} {'MB':>6} {'threads':>7} {'ms':>6} {'GB/s':>6} {'copy':>6} {'share':>6}"
+    for threads in (1, 2)[: os.cpu_count()]:
+        opscope.set_threads(threads)
+        for kind in KINDS:
+            writing = Writing(1, kind)
+            seconds = token_seconds(writing.generator())
+            copy, read = copied(threads), writing.read()
+            yield (
+                f"{kind or 'float32':8} {read / 1e6:6.1f} {threads:7} {seconds * 1e3:6.2f}"
+                f" {read / seconds / 1e9:6.1f} {copy / 1e9:6.1f} {read / seconds / copy:6.2f}"
+            )
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--writing", action="store_true", help="how fast weights are read")
+    if parser.parse_args().writing:
+        for line in writing_rows():
+            print(line, flush=True)
+        return
     print(f"{'net':12} {'budget MB':>9} {'step MB':>8} {'ms':>8} {'ratio':>6}")
     for make in (mlp, conv, transformer):
         for line in rows_of(make.__name__, make()):

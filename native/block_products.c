@@ -1,10 +1,15 @@
-/* Products with weights of 4 or 8 bits, a scale for each block of them: operators/linear/matmul_nbits.py.
+/* Products with weights of 4, 8 or 16 bits in blocks: operators/linear/matmul_nbits.py.
 
    Weights are read as they lie. With one row or two, rows of weights are multiplied with them
    vector by vector, and each lane by the scale of its block. With more rows, 16 bytes of each of
    LANES rows of weights are turned so that a lane has four of one row side by side, and a block is
    added up before it is scaled. Of 4 bits a byte has an even number and the odd one after it; all
-   even ones of the first factor lie before the odd ones. */
+   even ones of the first factor lie before the odd ones.
+
+   Of 16 bits a number is the upper half of a float, and has no scale. A word has an even number and
+   the odd one after it, of which a shift and a mask make floats. The first factor has the even ones
+   of a unit before the odd ones. Rows of weights are multiplied vector by vector, however many rows
+   there are: turning them would take as many instructions as making floats again. */
 #include "base.h"
 #include "block_products_arguments.h"
 #include "byte_products.h"
@@ -24,6 +29,12 @@ enum { BYTES = 16 };
 enum { LANES = BYTES / 4, UNIT = 32, WORDS = UNIT / 4, NEAR = 4 };
 /* rows of a tile; eight of them want more registers than there are */
 enum { HIGH = 4 };
+/* rows of a tile of bfloat16, as many as there are registers for */
+#if defined(__AVX512BW__) || defined(__aarch64__)
+enum { TALL = 4 };
+#else
+enum { TALL = 2 };
+#endif
 /* rows and columns of dot products, and bytes in which memory answers */
 enum { FEW = 2, WIDE = 4, AHEAD = 8192 };
 /* the zero point where none is given */
@@ -42,8 +53,14 @@ INLINE int32_t word_at(const char *x) {
 
 /* -- the first factor ------------------------------------------------------------------------------ */
 
-/* the place of a float among those of its unit: the even ones of eight before the odd ones */
-INLINE word place_of(word bits, word j) { return bits == 4 ? (j & ~7) | (j & 1) << 2 | (j & 7) >> 1 : j; }
+/* the place of a float, the even ones of `all`, 8 or 32, before the odd ones */
+INLINE word apart(word j, word all) {
+  return (j & -all) | (j & 1) * (all / 2) | (j & (all - 1)) >> 1;
+}
+
+INLINE word place_of(word bits, word j) {
+  return bits == 16 ? apart(j, UNIT) : bits == 4 ? apart(j, 8) : j;
+}
 
 /* `count` numbers as bytes: whole multiples of the largest over 127; returns the scale. Of 4 bits
    the odd ones go to `odds`. */
@@ -422,7 +439,69 @@ static void few_rows(const struct block_product *a, word c, word end) {
     dots_from(8, FEW, a, c, end);
 }
 
+/* -- bfloat16 --------------------------------------------------------------------------------- */
+
+/* `high` rows from r on times `wide` columns from c on; `ahead`: later ones are asked for */
+INLINE void halves_of(const int high, const int wide, const struct block_product *a, word r, word c,
+                      int ahead) {
+  const word k = (a->k + a->block - 1) / a->block * a->block;
+  const float *x = a->reals + r * k;
+  const char *w = (const char *)a->w + c * k * 2, *next = w + wide * k * 2 + AHEAD;
+  floats s[TALL][WIDE];
+#pragma GCC unroll 4
+  for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) s[i][v] = (floats){0};
+  for (word u = 0; u < k; u += UNIT) {
+    if (ahead)  /* one after another, as memory likes best */
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++) __builtin_prefetch(next + (wide * u + v * UNIT) * 2, 0, 2);
+#pragma GCC unroll 4
+    for (int part = 0; part < UNIT / 2; part += LANES) {
+      floats even[TALL], odd[TALL];
+#pragma GCC unroll 4
+      for (int i = 0; i < high; i++) {
+        even[i] = *(const floats_at *)(x + i * k + u + part);
+        odd[i] = *(const floats_at *)(x + i * k + u + UNIT / 2 + part);
+      }
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++) {
+        const bits_t both = (bits_t)*(const ints_at *)(w + (v * k + u) * 2 + 4 * part);
+        const floats first = (floats)(both << 16), second = (floats)(both & 0xffff0000u);
+#pragma GCC unroll 4
+        for (int i = 0; i < high; i++) s[i][v] += even[i] * first;
+#pragma GCC unroll 4
+        for (int i = 0; i < high; i++) s[i][v] += odd[i] * second;
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < high; i++) {
+    float sums[WIDE], *out = a->out + (r + i) * a->out_step + c;
+    add_lanes(wide, s[i], sums);
+    for (int v = 0; v < wide; v++) out[v] = sums[v] + (a->bias ? a->bias[c + v] : 0);
+  }
+}
+
+INLINE void halves_from(const int high, const struct block_product *a, word r, word c, word end) {
+  for (; c + WIDE <= end; c += WIDE) halves_of(high, WIDE, a, r, c, !r);
+  for (; c < end; c++) halves_of(high, 1, a, r, c, 0);
+}
+
+static void halves(const struct block_product *a, word c, word end) {
+  word r = 0;
+  for (; r + TALL <= a->m; r += TALL) halves_from(TALL, a, r, c, end);
+  for (; r + 2 <= a->m; r += 2) halves_from(2, a, r, c, end);
+  for (; r < a->m; r++) halves_from(1, a, r, c, end);
+}
+
+/* -- all of them ------------------------------------------------------------------------------ */
+
 static void columns_of(const struct block_product *a, word c) {
+  if (a->bits == 16) {
+    halves(a, c, least(c + LANES, a->n));
+    return;
+  }
   if (a->rounded && !(a->block & (a->block - 1)) && a->m <= FEW) {
     few_rows(a, c, least(c + LANES, a->n));
     return;

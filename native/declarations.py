@@ -288,14 +288,14 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         ),
     ),
     "block_products": (
-        # Weights of 4 or 8 bits, a row for each column of the result, in blocks with a scale each.
-        # The first factor is arranged before: as floats, or as bytes with scales and sums of its
-        # blocks.
+        # Weights of 4 or 8 bits, a row for each column of the result, in blocks with a scale each,
+        # or of 16 bits, in bfloat16. The first factor is arranged before: as floats, or as bytes
+        # with scales and sums of its blocks.
         Struct(
             "arrange_blocks",
             m=COUNT,
             k=COUNT,
-            bits=Whole(4, 8),
+            bits=Whole(4, 16),
             block=Whole(32),
             x=reads("m:x_step k", "float32"),
             x_step=step_of("x"),
@@ -305,6 +305,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             sums=writes("m whole(k,block)//block", "int32", optional=True),
             where=(
                 "block % 32 == 0",
+                "bits == 4 or bits == 8 or bits == 16 and given(reals)",
                 "given(reals) != given(rounded)",
                 "given(scales,sums) or not given(rounded)",
             ),
@@ -314,21 +315,22 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             m=COUNT,
             n=COUNT,
             k=COUNT,
-            bits=Whole(4, 8),
+            bits=Whole(4, 16),
             block=Whole(32),
             reals=reads("m whole(k,block)", "float32", optional=True),
             rounded=reads("m whole(k,block)", "bytes", optional=True),
             scales=reads("m whole(k,block)//block", "float32", optional=True),
             sums=reads("m whole(k,block)//block", "int32", optional=True),
             w=reads("n whole(k,block)*bits//8", "uint8"),
-            scale=reads("n whole(k,block)//block", "float32"),
+            scale=reads("n whole(k,block)//block", "float32", optional=True),
             zero=reads("n (whole(k,block)//block*bits+7)//8", "uint8", optional=True),
             bias=reads("n", "float32", optional=True),
             out=writes("m:out_step n", "float32"),
             out_step=step_of("out"),
             where=(
                 "block % 32 == 0",
-                "bits == 4 or bits == 8",
+                "bits == 4 or bits == 8 or bits == 16 and given(reals)",
+                "given(scale) or bits == 16",
                 "given(reals) != given(rounded)",
                 "given(scales,sums) or not given(rounded)",
             ),

@@ -2,12 +2,14 @@
 
 Weights are random; every side has arrays of the same sizes, and reads as many bytes a word. ONNX
 Runtime runs the step that the generator exports, PyTorch the model of transformers, JAX one that is
-written here, llama.cpp a GGUF file of the kinds F32, Q8_0 and Q4_0.
+written here, llama.cpp a GGUF file of the kinds F32, BF16, Q8_0 and Q4_0. Beside our weights in
+bfloat16 PyTorch computes in bfloat16.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import pathlib
 from typing import Any
@@ -20,8 +22,10 @@ _PROMPT, _WRITTEN = 32, 32
 """Tokens that texts begin with, and that are written."""
 _WORDS, _LENGTH, _LAYERS, _HEADS, _SIZE = 50_257, 1024, 12, 12, 768
 _EACH = _SIZE // _HEADS
-_KINDS = {"": "F32", "q8": "Q8_0", "q4": "Q4_0"}
+KINDS = {"": "F32", "bf16": "BF16", "q8": "Q8_0", "q4": "Q4_0"}
 """Of weights -> what llama.cpp calls them."""
+_BYTES = {"": 4, "bf16": 2, "q8": 36 / 32, "q4": 20 / 32}
+"""Of a weight, with its part of a scale."""
 
 
 def _layers() -> dict[str, tuple[int, ...]]:
@@ -48,13 +52,19 @@ class Writing:
 
     Args:
         texts: how many are written at once.
-        weights: `q8` or `q4`; "": float32.
+        weights: `bf16`, `q8` or `q4`; "": float32.
     """
 
     def __init__(self, texts: int, weights: str = "") -> None:
         self._texts, self._weights = texts, weights
 
-    def _generator(self) -> Any:
+    def read(self) -> float:
+        """Bytes of weights that a step reads: all matrices but the embeddings."""
+        sizes = (s for name, s in _layers().items() if len(s) == 2 and "embd" not in name)
+        return _BYTES[self._weights] * sum(map(math.prod, sizes))
+
+    def generator(self) -> Any:
+        """Writes with random weights."""
         import opscope
 
         b, scope = opscope.NetBuilder("gpt2"), opscope.Scope()
@@ -82,13 +92,13 @@ class Writing:
         import opscope
 
         opscope.set_threads(threads)
-        generator, prompts = self._generator(), list(self._prompts())
+        generator, prompts = self.generator(), list(self._prompts())
         return lambda: generator.greedy(prompts, _WRITTEN)
 
     def runtime(self, threads: int) -> Step:
         path = kept(
             f"gpt2-{self._weights or 'float32'}.onnx",
-            lambda path: self._generator().to_onnx(str(path), bound=1.0),
+            lambda path: self.generator().to_onnx(str(path), bound=1.0),
         )
         running: Any = session(str(path), threads)
         values = library("onnxruntime").OrtValue.ortvalue_from_numpy
@@ -119,6 +129,8 @@ class Writing:
         torch_threads(threads)
         torch, transformers = library("torch"), library("transformers")
         model = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
+        if self._weights == "bf16":
+            model = model.to(torch.bfloat16)
         prompts = torch.from_numpy(self._prompts())
         how = {"max_new_tokens": _WRITTEN, "min_new_tokens": _WRITTEN, "do_sample": False}
         return lambda: model.generate(prompts, **how)
@@ -187,7 +199,7 @@ class Writing:
         writer.add_layer_norm_eps(1e-5)
         writer.add_vocab_size(_WORDS)
         writer.add_tokenizer_model("no_vocab")
-        kind = gguf.GGMLQuantizationType[_KINDS[self._weights]]
+        kind = gguf.GGMLQuantizationType[KINDS[self._weights]]
         rng = np.random.default_rng(0)
         for name, shape in _layers().items():
             array = _drawn(name, shape, rng)
@@ -259,5 +271,5 @@ class Writing:
 WORKLOADS = {
     f"gpt2-write-{texts}{kind and '-'}{kind}": Writing(texts, kind).workload()
     for texts in (1, 8)
-    for kind in _KINDS
+    for kind in KINDS
 }

@@ -1,4 +1,4 @@
-"""Nets for prediction whose matrices stay in blocks of 4 or 8 bits: `opscope.quantize_weights`."""
+"""Nets for prediction whose matrices stay in few bits: `opscope.quantize_weights`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...framework.runtime.initialize import PERSISTENT
 from ...operators.base import nbits
 from .form import ExportError, inference_form
 
-FORMS = {"q4": 4, "q8": 8}
+FORMS = {"q4": 4, "q8": 8, "bf16": nbits.BFLOAT16}
 """What weights may become -> bits of an element."""
 BLOCK = 32
 """Elements of a block."""
@@ -35,7 +35,7 @@ def quantize_weights(
     int8_x: bool = True,
     outputs: Iterable[str] | None = None,
 ) -> Loaded:
-    """A net in inference form whose products with matrices read these in blocks of 4 or 8 bits.
+    """A net in inference form whose products with matrices read these in fewer bits.
 
         small = opscope.quantize_weights(b, scope, "q4")
         print(opscope.Generator(small).greedy([[3]], 6))
@@ -45,10 +45,11 @@ def quantize_weights(
     Args:
         net: a NetBuilder, a Net, its description, or what `opscope.load` returns; it stays as it
             is. scope: holds the values; by default the scope of a loaded net.
-        weights: `q4` or `q8`; see `opscope.operators.base.nbits.to_blocks` for the scales.
+        weights: `q4` or `q8`, integers in blocks, or `bf16`, numbers in bfloat16; see
+            `opscope.operators.base.nbits.to_blocks` for scales and rounding.
         block: elements of a block, a multiple of 32.
-        int8_x: whether what such a product reads is rounded as well, each block of a row to 127
-            steps of its largest size; this is faster.
+        int8_x: whether what a product with integers reads is rounded as well, each block of a row
+            to 127 steps of its largest size; this is faster.
         outputs: names of variables; by default the results of the net.
 
     Returns:
@@ -56,7 +57,8 @@ def quantize_weights(
 
     Raises:
         AttributeTypeError: `weights` or `block` is none of these. ExportError: no product has a
-            matrix that can be quantized. VariableError: unknown names, missing values.
+            matrix that can be quantized. VariableError: unknown names, missing values. ShapeError:
+            `bf16` without the package ml_dtypes.
     """
     held: Any = scope if scope is not None else getattr(net, "scope", None)
     form = inference_form(op_list_of(net), outputs, use="quantize_weights")
@@ -131,7 +133,7 @@ class _Writer:
             if name not in written and declared[name].view is None
         }
         self._form, self._block, self._int8_x = weights, block, int8_x
-        self._made: dict[tuple[str, bool], tuple[str, str]] = {}
+        self._made: dict[tuple[str, bool], dict[str, list[str]]] = {}
         self.vars: list[Any] = []
         self.arrays: dict[str, np.ndarray] = {}
         self.products: dict[str, str] = {}
@@ -151,13 +153,13 @@ class _Writer:
         turned = bool(op.attrs.get("transpose_y", False))
         if matrix.shape[turned] < self._block:
             return None
-        w, scale = self._blocks(name, turned)
-        inputs = {"x": op.inputs["x"], "w": [w], "scale": [scale]}
+        inputs = {"x": op.inputs["x"], **self._blocks(name, turned)}
         if "b" in op.inputs:
             inputs["bias"] = op.inputs["b"]
         (out,) = op.outputs["out"]
         self.products[out] = node.type
-        attrs = {"bits": FORMS[self._form], "int8_x": self._int8_x}
+        bits = FORMS[self._form]
+        attrs = {"bits": bits, "int8_x": self._int8_x and bits in nbits.BITS}
         return make_op("matmul_nbits", inputs, {"out": out}, attrs, source=node.source)
 
     @staticmethod
@@ -167,16 +169,18 @@ class _Writer:
             return op.attrs["num_flatten_dims"] == -1
         return not op.attrs["transpose_x"] and op.attrs["alpha"] == 1
 
-    def _blocks(self, name: str, turned: bool) -> tuple[str, str]:
-        """The variables with the blocks and the scales of a matrix."""
+    def _blocks(self, name: str, turned: bool) -> dict[str, list[str]]:
+        """The variables with the blocks and the scales of a matrix, by slot."""
         key = name, turned
         if key not in self._made:
             matrix = self._given[name].T if turned else self._given[name]
             w, scale = nbits.to_blocks(matrix, FORMS[self._form], self._block)
             base = f"{name}.{self._form}" + (".turned" if turned else "")
-            names = base, f"{base}.scale"
-            for each, array in zip(names, (w, scale), strict=True):
+            made = {"w": (base, w)}
+            if scale is not None:
+                made["scale"] = f"{base}.scale", scale
+            for each, array in made.values():
                 self.arrays[each] = array
                 self.vars.append(make_var(each, list(array.shape), array.dtype, STATE))
-            self._made[key] = names
+            self._made[key] = {slot: [each] for slot, (each, _) in made.items()}
         return self._made[key]

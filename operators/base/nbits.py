@@ -1,9 +1,10 @@
-"""Weights of 4 or 8 bits in blocks, each with a scale and perhaps a zero point.
+"""Weights in blocks: of 4 or 8 bits, with a scale and perhaps a zero point each, or in bfloat16.
 
 A matrix of K rows and N columns is kept column by column, [N, blocks, bytes], uint8: each column is
 cut into blocks of one size. Of 4 bits an even element has the lower half of a byte, the odd one
 after it the upper half. Element q of a block stands for scale * (q - zero). ONNX Runtime's
-MatMulNBits has the same layout.
+MatMulNBits has the same layout. Elements of 16 bits are numbers in bfloat16, the upper halves of
+float32 numbers; they have no scales.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import to_dtype
+
 BITS = (4, 8)
+"""Of integers."""
+BFLOAT16 = 16
+"""Bits of an element in bfloat16."""
 
 
 def middle(bits: int) -> int:
@@ -43,12 +49,17 @@ def packed(whole: np.ndarray, bits: int) -> np.ndarray:
 
 
 def from_blocks(xp: Any, w: Any, scale: Any, zero: Any, bits: int, rows: int) -> Any:
-    """The floats [N, rows] that blocks stand for, in the dtype of `scale`.
+    """The floats [N, rows] that blocks stand for, in the dtype of `scale`; float32 without one.
 
     Args:
-        w: [N, blocks, bytes]. scale: [N, blocks]. zero: [N, bytes] as `packed`, or None.
+        w: [N, blocks, bytes]. scale: [N, blocks]; None with 16 bits. zero: [N, bytes] as `packed`,
+            or None.
     """
-    count, blocks = scale.shape
+    count, blocks, size = w.shape
+    if bits == BFLOAT16:
+        upper = xp.ascontiguousarray(w).view(np.uint16).astype(np.uint32)
+        upper <<= 16
+        return upper.view(np.float32).reshape(count, blocks * (size // 2))[:, :rows]
     whole = unpacked(xp, w, bits).astype(scale.dtype)
     if zero is None:
         whole -= scale.dtype.type(middle(bits))
@@ -58,18 +69,24 @@ def from_blocks(xp: Any, w: Any, scale: Any, zero: Any, bits: int, rows: int) ->
     return whole.reshape(count, blocks * whole.shape[2])[:, :rows]
 
 
-def to_blocks(matrix: np.ndarray, bits: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+def to_blocks(matrix: np.ndarray, bits: int, block: int) -> tuple[np.ndarray, np.ndarray | None]:
     """The blocks w [N, blocks, bytes] and scales [N, blocks] of a matrix [K, N] of floats.
 
     Of 8 bits the scale of a block is its largest size over 127, and no element is off by more than
     half of it. Of 4 bits it is the element of largest size over -8, which so is exact: others are
     off by up to half of a scale, those opposite to it, beyond 7 of 8 parts, by up to a whole one.
+    Of 16 bits elements are the nearest numbers in bfloat16, without scales (None).
+
+    Raises:
+        ShapeError: 16 bits, and the package ml_dtypes is not installed.
     """
     depth, columns = matrix.shape
     blocks = -(-depth // block)
     cut = np.zeros((columns, blocks * block), matrix.dtype)
     cut[:, :depth] = matrix.T
     cut = cut.reshape(columns, blocks, block)
+    if bits == BFLOAT16:
+        return cut.astype(to_dtype("bfloat16")).view(np.uint8), None
     if bits == 8:
         scale = abs(cut).max(-1) / matrix.dtype.type(127)
     else:

@@ -1,4 +1,4 @@
-"""Products with matrices that stay in blocks of 4 or 8 bits: weights that only predictions read."""
+"""Products with matrices that stay in blocks of few bits: weights that only predictions read."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ..base.nbits import BITS, elements, from_blocks, rounded
+from ..base.nbits import BFLOAT16, BITS, elements, from_blocks, rounded
 from .matmul import as_rows
 
 matmul_nbits = operator(
     "matmul_nbits",
     doc=(
-        "Product with a matrix of 4 or 8 bits: out = x m + bias. Column n of m is row n of w, cut"
-        " into blocks; element q of block b stands for scale[n, b] * (q - zero[n, b]). Of 4 bits"
-        " two lie in a byte, the first one in its lower half. With `int8_x` x is rounded as well,"
-        " each block of a row to 127 steps of its largest size, and sums are sums of integers."
+        "Product with a matrix of 4, 8 or 16 bits: out = x m + bias. Column n of m is row n of w,"
+        " cut into blocks; element q of block b stands for scale[n, b] * (q - zero[n, b]). Of 4"
+        " bits two lie in a byte, the first one in its lower half. With `int8_x` x is rounded as"
+        " well, each block of a row to 127 steps of its largest size, and sums are sums of"
+        " integers. Of 16 bits elements are numbers in bfloat16, without scale, zero and `int8_x`;"
+        " sums have the dtype of x."
     ),
     inputs=[
         Slot("x", "[..., K]"),
         Slot("w", "[N, blocks, bytes], uint8: blocks of 8 * bytes / bits elements; not trained"),
-        Slot("scale", "[N, blocks], dtype of x"),
+        Slot("scale", "[N, blocks], dtype of x; none with 16 bits", optional=True),
         Slot("zero", "[N, bytes of all blocks], uint8, packed as w; none: 8, 128", optional=True),
         Slot("bias", "[N], dtype of x", optional=True, not_in_gradient=True),
     ],
     outputs=[Slot("out", "[..., N]", not_in_gradient=True)],
     attrs=[
-        AttrSpec("bits", "int", "of an element of w", 4, choices=BITS),
+        AttrSpec("bits", "int", "of an element of w", 4, choices=(*BITS, BFLOAT16)),
         AttrSpec("int8_x", "bool", "round x to 8 bits; the gradient is that without it", False),
     ],
     source="ONNX Runtime: docs/ContribOperators.md, MatMulNBits",
@@ -44,23 +46,32 @@ def matmul_nbits_shape(s: ShapeArgs) -> None:
     if not x:
         s.fail("x wants at least 1 dimension")
     columns, blocks, size = s.rank("w", 3)
+    bits = s.attrs["bits"]
     for slot in ("w", "zero"):
         if s.has(slot) and s.dtype(slot) != "uint8":
             s.fail(f"{slot} wants dtype uint8 and has {s.dtype(slot)}")
-    dtype = s.floats("x", "scale", "bias") if s.has("bias") else s.floats("x", "scale")
-    if size == 0:
-        s.fail("w wants at least one byte in a block")
-    rows, of_blocks = s.rank("scale", 2)
-    columns = s.same("the rows of w and of scale", columns, rows)
-    blocks = s.same("the blocks of w and of scale", blocks, of_blocks)
+    dtype = s.floats("x", *(slot for slot in ("scale", "bias") if s.has(slot)))
+    if size == 0 or (bits == BFLOAT16 and size > 0 and size % 2):
+        s.fail(f"w wants whole elements of {bits} bits in a block, at least one, not {size} bytes")
+    if bits == BFLOAT16:
+        wrong = [slot for slot in ("scale", "zero") if s.has(slot)]
+        wrong += ["int8_x"] if s.attrs["int8_x"] else []
+        if wrong:
+            s.fail(f"w of 16 bits is in bfloat16, which has no {wrong[0]}")
+    elif not s.has("scale"):
+        s.fail(f"w of {bits} bits wants a scale for each block")
+    else:
+        rows, of_blocks = s.rank("scale", 2)
+        columns = s.same("the rows of w and of scale", columns, rows)
+        blocks = s.same("the blocks of w and of scale", blocks, of_blocks)
     if size > 0 and x[-1] >= 0:
-        wanted = -(-x[-1] // elements(size, s.attrs["bits"]))
+        wanted = -(-x[-1] // elements(size, bits))
         blocks = s.same("the blocks of w and those that the columns of x fill", blocks, wanted)
     if s.has("zero"):
         rows, packed = s.rank("zero", 2)
         columns = s.same("the rows of w and of zero", columns, rows)
         if blocks >= 0:
-            wanted = -(-blocks * s.attrs["bits"] // 8)
+            wanted = -(-blocks * bits // 8)
             s.same("the bytes of zero and those that a zero point each takes", packed, wanted)
     if s.has("bias"):
         columns = s.same("the rows of w and the length of bias", columns, s.rank("bias", 1)[0])
@@ -72,7 +83,7 @@ _Blocks = tuple[Any, Any, Any, int]
 
 
 def _blocks(k: KernelArgs) -> _Blocks:
-    return k["w"], k["scale"], k.get("zero"), k.attrs["bits"]
+    return k["w"], k.get("scale"), k.get("zero"), k.attrs["bits"]
 
 
 @matmul_nbits.kernel

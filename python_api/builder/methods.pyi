@@ -2156,7 +2156,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         w: Var | str,
-        scale: Var | str,
+        scale: Var | str | None = None,
         zero: Var | str | None = None,
         bias: Var | str | None = None,
         *,
@@ -2164,11 +2164,12 @@ class BuilderMethods:
         int8_x: bool = False,
         name: str = "",
     ) -> Var:
-        """Product with a matrix of 4 or 8 bits: out = x m + bias. Column n of m is row n of w,
-        cut into blocks; element q of block b stands for scale[n, b] * (q - zero[n, b]). Of 4
+        """Product with a matrix of 4, 8 or 16 bits: out = x m + bias. Column n of m is row n of
+        w, cut into blocks; element q of block b stands for scale[n, b] * (q - zero[n, b]). Of 4
         bits two lie in a byte, the first one in its lower half. With `int8_x` x is rounded as
         well, each block of a row to 127 steps of its largest size, and sums are sums of
-        integers."""
+        integers. Of 16 bits elements are numbers in bfloat16, without scale, zero and `int8_x`;
+        sums have the dtype of x."""
     def max_pool1d(
         self,
         x: Var | str,

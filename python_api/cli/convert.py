@@ -189,9 +189,9 @@ def to_onnx(
 )
 @click.option(
     "--weights",
-    type=click.Choice(["q8", "q4"]),
+    type=click.Choice(["q8", "q4", "bf16"]),
     help="Instead of --how: matrices alone become integers of 8 or 4 bits, each block of them with"
-    " a scale.",
+    " a scale, or numbers in bfloat16.",
 )
 @click.option("--block", type=int, help="Elements of a block of --weights, by default 32.")
 @click.option(
@@ -218,8 +218,8 @@ def quantize(
     shapes: tuple[str, ...],
 ) -> None:
     """Write MODEL (ONNX, saved by opscope, of Kaldi's nnet3, of CNTK, or a Vosk model's folder) to
-    TARGET, with integers in the products with its matrices and filters: as ONNX (.onnx) or as a net
-    of opscope. Prints what that costs, product by product."""
+    TARGET, with integers, or bfloat16, in the products with its matrices and filters: as ONNX
+    (.onnx) or as a net of opscope. Prints what that costs, product by product."""
     from ...bridges.onnx.export.checking import UncheckedWarning
     from ...bridges.onnx.export.quantizing import quantize as write
     from ...framework.files.array_files import read_arrays

@@ -56,7 +56,7 @@ class Int8Report:
         rms: root mean square of the differences, divided by the root mean square of the values.
         agreement: how often the largest element of a row is the same, from 0 to 1.
         layers: the products, in order.
-        form: `int8`, `q8`, `q4`.
+        form: `int8`, `q8`, `q4`, `bf16`.
     """
 
     products: int

@@ -52,8 +52,8 @@ def quantize(
             errors of the report are measured on; without them these are of random inputs.
         shapes: of inputs of a net of opscope, of which -1 or a name may vary, if the model has
             further unknown sizes.
-        weights: `q8` or `q4`, in place of `how`: matrices alone become integers, with a scale for
-            each `block` of elements; see `quantize_weights`.
+        weights: in place of `how`, matrices alone become smaller: `q8` or `q4`, integers with a
+            scale for each `block` of elements, or `bf16`; see `quantize_weights`.
 
     Returns:
         What it costs, as a whole and product by product.

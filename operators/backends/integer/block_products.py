@@ -1,8 +1,9 @@
-"""Products with weights in blocks of 4 or 8 bits, which are read as they lie (library "native").
+"""Products with weights in blocks of 4, 8 or 16 bits, read as they lie (library "native").
 
 Where rows are few, reading the weights takes the time: 32 numbers are 20 bytes with 4 bits, 36 with
-8, and 128 as float32. Rows that are rounded to bytes are multiplied by VNNI, on aarch64 by products
-of bytes, elsewhere as 16-bit integers, and all have the same sums.
+8, 64 in bfloat16, and 128 as float32. Rows that are rounded to bytes are multiplied by VNNI, on
+aarch64 by products of bytes, elsewhere as 16-bit integers, and all have the same sums. Numbers in
+bfloat16 become floats in registers.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def _kernel(k: KernelArgs) -> Call | None:
     library = native.load("block_products")
     w, bits = k["w"], k.attrs["bits"]
     block = elements(w.shape[2], bits)
-    others = [k[slot] for slot in ("w", "scale")]
-    others += [k[slot] for slot in ("zero", "bias") if k.get(slot) is not None]
-    if library is None or block % _UNIT or not all(map(is_whole, others)):
+    others = {slot: k.get(slot) for slot in ("scale", "zero", "bias")}
+    given = [w, *(one for one in others.values() if one is not None)]
+    if library is None or block % _UNIT or not all(map(is_whole, given)):
         return None
     depth = k["x"].shape[-1]
     x, load = as_rows(k, k["x"], count(k["x"].shape[:-1]), depth)
@@ -41,16 +42,15 @@ def _kernel(k: KernelArgs) -> Call | None:
     if not x.size or not out.size or not _lie_well(x, out):
         return None
     blocks = w.shape[1]
-    given: dict[str, Any] = {"m": len(x), "k": depth, "bits": bits, "block": block}
+    both: dict[str, Any] = {"m": len(x), "k": depth, "bits": bits, "block": block}
     if k.attrs["int8_x"]:
-        given["rounded"] = k.scratch((len(x), blocks * block), np.uint8)
-        given["scales"] = k.scratch((len(x), blocks), np.float32)
-        given["sums"] = k.scratch((len(x), blocks), np.int32)
+        both["rounded"] = k.scratch((len(x), blocks * block), np.uint8)
+        both["scales"] = k.scratch((len(x), blocks), np.float32)
+        both["sums"] = k.scratch((len(x), blocks), np.int32)
     else:
-        given["reals"] = k.scratch((len(x), blocks * block), np.float32)
-    arranging = bind(library, "arrange_blocks", x=x, **given)
-    last = {"scale": k["scale"], "zero": k.get("zero"), "bias": k.get("bias"), "out": out}
-    multiplying = bind(library, "block_product", n=len(w), w=w, **last, **given)
+        both["reals"] = k.scratch((len(x), blocks * block), np.float32)
+    arranging = bind(library, "arrange_blocks", x=x, **both)
+    multiplying = bind(library, "block_product", n=len(w), w=w, out=out, **others, **both)
     speed = _SPEED if k.attrs["int8_x"] else 1
     work = max(_READ * w.size, out.size * depth // speed)
     product = team.block_task(work, arranging, multiplying)

@@ -1,4 +1,4 @@
-"""opscope.quantize_weights: nets that write with matrices of 4 and 8 bits."""
+"""opscope.quantize_weights: nets that write with matrices of 4, 8 and 16 bits."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ def net() -> Net:
     return b, scope
 
 
-@pytest.mark.parametrize("weights, error", [("q8", 0.03), ("q4", 0.3)])
+@pytest.mark.parametrize("weights, error", [("q8", 0.03), ("q4", 0.3), ("bf16", 0.01)])
 @pytest.mark.parametrize("block", [32, 64])
 def test_what_is_read_at_once_and_token_by_token(
     weights: str, error: float, block: int, net: Net
 ) -> None:
+    if weights == "bf16":
+        pytest.importorskip("ml_dtypes")
     small = opscope.quantize_weights(*net, weights, block=block)
     feed = {"ids": np.arange(24).reshape(2, 12)}
     wanted = net[0].predict(feed, "scores", scope=net[1])["scores"]

@@ -126,6 +126,24 @@ def test_weights_in_blocks_of_standard_operators(
     np.testing.assert_allclose(session.run(None, feed)[0], wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("source", ["ours", "onnx"])
+def test_weights_in_bfloat16(source: str, nets: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("ml_dtypes")
+    targets = [tmp_path / "made.onnx", tmp_path / "made.pb"]
+    data: Any = [real(20)]
+    for target in targets:
+        report = opscope.quantize(nets[source], target, weights="bf16", data=data)
+        assert (report.products, report.left, report.form) == (2, 0, "bf16")
+        assert all(0 < layer.error < 0.01 for layer in report.layers)
+    assert 1.8 < nets["onnx"].stat().st_size / targets[0].stat().st_size < 2.1
+    feed = real(7)
+    wanted = opscope.load(targets[1]).predict(feed, "y")["y"]
+    made = opscope.from_onnx(targets[0]).run(feed)["y"]
+    np.testing.assert_allclose(made, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(targets[0]))
+    np.testing.assert_allclose(session.run(None, feed)[0], made, atol=1e-5 * abs(made).max())
+
+
 @pytest.mark.parametrize("weights", ["q8", "q4"])
 def test_products_share_a_matrix_in_blocks(weights: str, tmp_path: Path) -> None:
     sizes = []
@@ -159,7 +177,7 @@ def test_refuses(nets: dict[str, Path], tmp_path: Path) -> None:
         opscope.quantize(nets["onnx"], target, "static")
     with pytest.raises(AttributeTypeError, match="how is one of static, dynamic, weights"):
         opscope.quantize(nets["onnx"], target, "q3")
-    with pytest.raises(AttributeTypeError, match="weights are one of q4, q8, not 'q3'"):
+    with pytest.raises(AttributeTypeError, match="weights are one of q4, q8, bf16, not 'q3'"):
         opscope.quantize(nets["onnx"], target, weights="q3")
     with pytest.raises(AttributeTypeError, match="a block has 32, 64, 96, ... elements, not 16"):
         opscope.quantize(nets["onnx"], target, weights="q4", block=16)

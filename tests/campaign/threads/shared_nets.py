@@ -521,8 +521,10 @@ def integer_products() -> Work:
         "z": np.array(100, np.uint8),
         "nibbles": rng.integers(0, 256, (200, 9, 16), np.uint8),
         "steps": rng.normal(size=(200, 9)).astype(np.float32),
+        "upper": (rng.normal(size=(200, 9, 32)).astype("f4").view("u4") >> 16).astype("u2"),
     }
-    y, w, deep, table, s, z, nibbles, steps = (
+    arrays["upper"] = arrays["upper"].view(np.uint8)
+    y, w, deep, table, s, z, nibbles, steps, upper = (
         b.state(name, list(one.shape), dtype=str(one.dtype)) for name, one in arrays.items()
     )
     scope = Scope()
@@ -533,6 +535,7 @@ def integer_products() -> Work:
     rows = b.cast(x, dtype=np.dtype("float32"))
     for name, int8_x in (("halves", False), ("rounded", True)):
         b.matmul_nbits(rows, nibbles, steps, int8_x=int8_x, name=name)
+    b.matmul_nbits(rows, upper, bits=16, name="bfloat16")
     pixels = b.quantize_linear(b.input("images", [-1, 48, 10, 10]), s, z)
     made = b.integer_conv(pixels, w, x_zero=z, scale=s, out_zero=z, padding=(1,))
     made = b.integer_conv(made, deep, x_zero=z, scale=s, out_zero=z, padding=(1,), groups=48)
@@ -553,7 +556,7 @@ def integer_products() -> Work:
         "images": rng.normal(size=(160, 48, 10, 10)).astype(np.float32),
     }
     feed["lines"] = feed["images"].reshape(160, 48, 100)[..., :20]
-    names = ["out", "reals", "means", "products", "halves", "rounded"]
+    names = ["out", "reals", "means", "products", "halves", "rounded", "bfloat16"]
     return lambda: dict(loaded.predict(feed, names))
 
 

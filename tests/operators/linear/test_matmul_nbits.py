@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,11 @@ SIZES += [(9, 512, 64)]
 
 
 def weights(depth: int, columns: int, bits: int, block: int, zeros: bool) -> dict[str, np.ndarray]:
-    """Slots of a random matrix, with all numbers that there are."""
+    """Slots of a random matrix, with all numbers that there are; of 16 bits with normal ones."""
     count = -(-depth // block)
+    if bits == 16:
+        upper = RNG.normal(size=(columns, count, block)).astype("f4").view(np.uint32) >> 16
+        return {"w": upper.astype(np.uint16).view(np.uint8)}
     given = {
         "w": RNG.integers(0, 256, (columns, count, block * bits // 8), np.uint8),
         "scale": (RNG.normal(size=(columns, count)) / 2**bits).astype("f4"),
@@ -41,6 +45,10 @@ def matrix(depth: int, bits: int, given: dict[str, Any]) -> np.ndarray:
 
     for n, k in itertools.product(range(columns), range(depth)):
         b = k // block
+        if bits == 16:
+            upper = given["w"][n, b, 2 * (k % block) :][:2].tobytes()
+            (made[k, n],) = struct.unpack("<f", bytes(2) + upper)
+            continue
         zero = int(number(given["zero"][n], b)) if "zero" in given else 1 << (bits - 1)
         made[k, n] = float(given["scale"][n, b]) * (int(number(given["w"][n, b], k % block)) - zero)
     return made
@@ -55,7 +63,10 @@ def product(libraries: str, bits: int, int8_x: bool, **given: np.ndarray) -> np.
         return b.run(scope, feed=given, fetch=["out"], need_backward=False)["out"]
 
 
-@pytest.mark.parametrize("bits, block", [(4, 32), (4, 64), (8, 32), (8, 96), (8, 128), (4, 16)])
+@pytest.mark.parametrize(
+    "bits, block",
+    [(4, 32), (4, 64), (8, 32), (8, 96), (8, 128), (4, 16), (16, 32), (16, 96), (16, 8)],
+)
 @pytest.mark.parametrize("m, k, n", SIZES)
 def test_native_loops_and_numpy_agree(m: int, k: int, n: int, bits: int, block: int) -> None:
     x = RNG.normal(size=(m, k)).astype("f4")
@@ -64,7 +75,7 @@ def test_native_loops_and_numpy_agree(m: int, k: int, n: int, bits: int, block: 
     given = weights(k, n, bits, block, zeros=m % 2 == 0 or n == 33)
     bias = RNG.normal(size=n).astype("f4")
     m_of_floats = matrix(k, bits, given)
-    for int8_x in (False, True):
+    for int8_x in (False, True)[: 1 if bits == 16 else 2]:
         rows = nbits.rounded(np, x, block) if int8_x else x
         want = rows.astype(np.float64) @ m_of_floats + bias
         most = (abs(rows).astype(np.float64) @ abs(m_of_floats)).max()
@@ -72,6 +83,16 @@ def test_native_loops_and_numpy_agree(m: int, k: int, n: int, bits: int, block: 
             with threads_set(threads):
                 found = product(libraries, bits, int8_x, x=x, bias=bias, **given)
             np.testing.assert_allclose(found, want, rtol=0, atol=2e-6 * (most + abs(bias).max()))
+
+
+@pytest.mark.parametrize("libraries", ["native", "xp"])
+@pytest.mark.parametrize("m, k, n", [(0, 64, 3), (2, 0, 3), (2, 64, 0), (2, 1, 1)])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_sizes_of_none_and_of_one(m: int, k: int, n: int, bits: int, libraries: str) -> None:
+    given = weights(k, n, bits, 32, zeros=False)
+    x, bias = np.full((m, k), 2, "f4"), np.arange(1, n + 1).astype("f4")
+    found = product(libraries, bits, False, x=x, bias=bias, **given)
+    np.testing.assert_allclose(found, x @ matrix(k, bits, given) + bias, rtol=1e-6)
 
 
 @pytest.mark.parametrize("libraries", ["native", "xp"])
@@ -100,6 +121,18 @@ def test_rounding_is_off_by_at_most_a_part_of_the_scale(bits: int, part: float) 
     assert error < {8: 0.006, 4: 0.1}[bits]
 
 
+def test_bfloat16_is_the_nearest_and_keeps_what_is_not_finite() -> None:
+    pytest.importorskip("ml_dtypes")
+    dense = RNG.normal(size=(70, 30)).astype("f4")
+    dense[:4, 0] = np.inf, -np.inf, np.nan, 1 + 1 / 256  # between two: the even one
+    w, scale = nbits.to_blocks(dense, 16, 32)
+    assert w.shape == (30, 3, 64) and scale is None
+    again = nbits.from_blocks(np, w, None, None, 16, 70).T
+    np.testing.assert_array_equal(again[:4, 0], [np.inf, -np.inf, np.nan, 1])
+    gap = abs(again[4:] - dense[4:])
+    assert (gap <= abs(dense[4:]) / 256).all() and gap.any()
+
+
 def test_rows_are_rounded_to_127_steps_of_their_largest_size() -> None:
     x = RNG.normal(size=(4, 70)).astype("f4")
     gap = abs(nbits.rounded(np, x, 32) - x)
@@ -118,6 +151,8 @@ class TestMatmulNbits(OpTest):
             given = weights(40, 5, bits, block, zeros)
             more = {"bias": rng.normal(size=5)} if zeros else {}
             yield Case({"x": rng.normal(size=(3, 40)), **given, **more}, {"bits": bits})
+        given = weights(40, 5, 16, 8, False) | {"bias": rng.normal(size=5)}
+        yield Case({"x": rng.normal(size=(3, 40)), **given}, {"bits": 16})
         yield Case({"x": rng.normal(size=(2, 3, 40)), **weights(40, 5, 4, 32, False)})
 
     def reference(self, inputs, attrs):
@@ -137,3 +172,12 @@ class TestMatmulNbits(OpTest):
             ("at least 1 dimension", {"x": np.ones((), "f4")}),
         ):
             self.refuses(what, given | change)
+        halves = weights(40, 5, 16, 32, False) | {"x": given["x"]}
+        for what, change in (
+            ("bfloat16, which has no scale", {"scale": np.ones((5, 2), "f4")}),
+            ("bfloat16, which has no zero", {"zero": np.zeros((5, 4), np.uint8)}),
+            ("whole elements of 16 bits", {"w": halves["w"][..., :63]}),
+        ):
+            self.refuses(what, halves | change, {"bits": 16})
+        self.refuses("bfloat16, which has no int8_x", halves, {"bits": 16, "int8_x": True})
+        self.refuses("8 bits wants a scale for each block", halves, {"bits": 8})

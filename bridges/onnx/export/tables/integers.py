@@ -1,4 +1,4 @@
-"""8-bit integers that stand for reals."""
+"""8-bit integers that stand for reals, and matrices in few bits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import cast
 
 import numpy as np
 
-from .....operators.base.nbits import elements, middle, unpacked
+from .....framework.base.dtypes import to_dtype
+from .....operators.base.nbits import BFLOAT16, elements, middle, unpacked
 from ..emission import Emission, emits
 from .conv import window_attributes
 
@@ -55,6 +56,9 @@ def integer_conv(e: Emission) -> None:
 def matmul_nbits(e: Emission) -> None:
     columns, _, size = e.shape("w")
     bits = e.attrs["bits"]
+    if bits == BFLOAT16:
+        _product_of_bfloat16(e)
+        return
     block = elements(size, bits)
     if e.dtype("x") != np.float32:
         e.refuse("runtimes have weights in blocks for float32 alone")
@@ -70,6 +74,25 @@ def matmul_nbits(e: Emission) -> None:
     how["accuracy_level"] = 4 if e.attrs["int8_x"] else 1
     more = e.get("zero"), None, e.get("bias")
     e.set("out", e.node("MatMulNBits", *given, *more, domain="com.microsoft", **how))
+
+
+def _product_of_bfloat16(e: Emission) -> None:
+    """MatMul with a matrix [K, N] of bfloat16, cast to the dtype of x: few runtimes multiply it."""
+    w = e.array("w")
+    if w is None:
+        e.refuse("ONNX cannot read bytes that are computed as bfloat16")
+    (name,), (columns, blocks, size), depth = e.op.inputs["w"], w.shape, e.shape("x")[-1]
+    made = e.values.owner_of(name).blocks
+    key = name, BFLOAT16, depth
+    if key not in made:
+        rows = w.view(to_dtype("bfloat16")).reshape(columns, blocks * (size // 2))[:, :depth]
+        made[key] = (e.graph.constant(np.ascontiguousarray(rows.T), name),)
+    _biased_product(e, e.cast(made[key][0], e.dtype("x")))
+
+
+def _biased_product(e: Emission, matrix: str) -> None:
+    product = e.node("MatMul", e["x"], matrix)
+    e.set("out", e.node("Add", product, e["bias"]) if e.has("bias") else product)
 
 
 _BLOCKS = 21
@@ -89,9 +112,7 @@ def _dequantized_product(e: Emission, block: int) -> None:
     if key not in blocks:
         blocks[key] = _initializers(e)
     # Each product has a node of its own: runtimes make one operator of the two.
-    matrix = e.node("DequantizeLinear", *blocks[key], axis=0, block_size=block)
-    product = e.node("MatMul", e["x"], matrix)
-    e.set("out", e.node("Add", product, e["bias"]) if e.has("bias") else product)
+    _biased_product(e, e.node("DequantizeLinear", *blocks[key], axis=0, block_size=block))
 
 
 def _initializers(e: Emission) -> tuple[str, str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .....operators.base.nbits import elements, middle
+from .....operators.base.nbits import BFLOAT16, elements, middle
 from ..emission import Emission, dtype_text, writes
 from .conv import windows
 
@@ -61,6 +61,11 @@ def integer_conv(e: Emission) -> None:
 @writes("matmul_nbits")
 def matmul_nbits(e: Emission) -> None:
     bits, kind, depth = e.attrs["bits"], dtype_text(e.dtype("x")), e.shape("x")[-1]
+    bias = f", {e['bias']}" if e.has("bias") else ""
+    if bits == BFLOAT16:
+        matrix = f"{e['w']}.view(torch.bfloat16).flatten(1)[:, :{depth}].to({kind})"
+        e.set("out", f"F.linear({e['x']}, {matrix}{bias})")
+        return
 
     def whole(slot: str) -> str:
         if bits == 8:
@@ -70,7 +75,6 @@ def matmul_nbits(e: Emission) -> None:
     blocks = e.shape("scale")[1]
     zero = f"({whole('zero')})[:, :{blocks}, None].to({kind})" if e.has("zero") else middle(bits)
     reals = f"(({whole('w')}).to({kind}) - {zero}) * {e['scale']}[..., None]"
-    bias = f", {e['bias']}" if e.has("bias") else ""
     x = e["x"]
     if e.attrs["int8_x"]:
         size = elements(e.shape("w")[2], bits)
