@@ -207,6 +207,7 @@ class _Ready:
         self.next = _Part(stage.rest) if stage.rest else None
         self._net = None
         self._rooms: dict[str, np.ndarray] = {}  # memory of inputs
+        self._results: list[tuple[str, Variable]] | None = None  # since the first run
         self._scope = engine.workspaces.lend(Scope(parent=engine.scope))
         if stage.net.ops or stage.fetches:
             written = {name for op in stage.net.ops for name in op.output_names()}
@@ -222,6 +223,8 @@ class _Ready:
                 else:
                     variable.share(array, constant=True)
             self._derived = [_Derived(engine, self._scope, *one) for one in stage.derived]
+            feeds = stage.feeds.items()
+            self._inputs = [(value, self._scope.var(name)) for value, name in feeds]
             live = [name for name in stage.fetches.values() if name in written]
             self._context = OpContext(train=False, live_out=live)
 
@@ -260,14 +263,18 @@ class _Ready:
                 self._scope.var(name).bind(make(*islice(values, len(own))), own=True)
             self._followed = sizes
         fed = self._engine.loops.fed_by(self)
-        for value, name in self.stage.feeds.items():
-            if fed.get(name) is not env[value]:
-                fed[name] = env[value]
-                self._feed(self._scope.var(name), env[value])
+        for value, variable in self._inputs:
+            given = env[value]
+            if fed.get(variable.name) is not given:
+                fed[variable.name] = given
+                self._feed(variable, given)
         if self._net.operators:
             self._net.run(self._scope, self._context)
-        for value, name in self.stage.fetches.items():
-            env[value] = self._scope.get(name).numpy()
+        if self._results is None:
+            fetches = self.stage.fetches.items()
+            self._results = [(value, self._scope.get(name)) for value, name in fetches]
+        for value, variable in self._results:
+            env[value] = variable.numpy()
 
     def _feed(self, variable: Variable, value: Any) -> None:
         """Set an input; arrays of ever new shapes lie in memory that only grows, whose pages the
@@ -379,7 +386,10 @@ class Body:
                 raise RunError(f"{engine.where}: no progress")
             part = ready.next
             first = False
-        return [engine.value(name, env) if name else None for name in self._outputs]
+        return [
+            env[name] if name in env else engine.value(name, env) if name else None
+            for name in self._outputs
+        ]
 
     def _ready(
         self, part: _Part, env: Mapping[str, Any], may_promote: bool

@@ -71,6 +71,8 @@ class LoopBudget:
         Raises:
             FormatError: all loops together hold more than the limit `carried`.
         """
+        if not grown:
+            return
         self._held += grown
         if grown > 0 and self._held > self._paid:
             check_limit("carried", self._held - self._paid, "values that loops carry and collect")
@@ -94,7 +96,11 @@ class LoopBudget:
 
 def held_bytes(values: Iterable[Any]) -> int:
     """The bytes of arrays and of sequences of arrays."""
-    return sum(array.nbytes for value in values for array in _arrays(value))
+    return sum([v.nbytes if isinstance(v, np.ndarray) else _nbytes(v) for v in values])
+
+
+def _nbytes(value: Any) -> int:
+    return sum([array.nbytes for array in _arrays(value)])
 
 
 def _arrays(value: Any) -> list[np.ndarray]:
