@@ -1704,6 +1704,8 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             step=STEP,  # in bytes
         ),
         Struct("opscope_parts", count=COUNT, parts=Structs("gemm_part", "count")),
+        # Lists that run side by side, each on one thread.
+        Struct("opscope_beside", count=COUNT, lists=Structs("list", "count")),
         # Items for each block of rows, all for one before the next.
         Struct("opscope_blocks", blocks=SOME, count=COUNT, items=Structs("item", "count")),
     ),

@@ -113,6 +113,10 @@ EXPORT(opscope_parts)(const struct opscope_parts *a, word t, word n) {
   }
 }
 
+EXPORT(opscope_beside)(const struct opscope_beside *a, word t, word n) {
+  for (word i = a->count * t / n; i < a->count * (t + 1) / n; i++) run_alone(a->lists + i);
+}
+
 EXPORT(opscope_blocks)(const struct opscope_blocks *a, word t, word n) {
   for (word c = a->blocks * t / n; c < a->blocks * (t + 1) / n; c++)
     for (word i = 0; i < a->count; i++) run_part(a->items + i, c, a->blocks);

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -349,8 +349,11 @@ def _runner(work: int, items: int) -> Callable[[int], Any]:
     Args:
         items: those that are not short.
     """
-    shared = work >= PARALLEL_WORK and work >= items * ITEM_WORK
-    return library().function("opscope_team" if shared else "opscope_alone")
+    return library().function("opscope_team" if _is_shared(work, items) else "opscope_alone")
+
+
+def _is_shared(work: int, items: int) -> bool:
+    return work >= PARALLEL_WORK and work >= items * ITEM_WORK
 
 
 class TaskTable:
@@ -383,7 +386,29 @@ class TaskTable:
         table = lists_at(library(), words.ctypes.data, [len(words)], work, words)
         listed: Any = partial(_runner(work, long_items), table.address)
         vars(listed)["held"] = table, self._memory
+        if not _is_shared(work, long_items):
+            vars(listed)["alone"] = Alone(table, work, self._memory)
         return listed
+
+
+class Alone(NamedTuple):
+    """A list that is done by one thread.
+
+    Attributes:
+        table: the list, which `TaskTable.call` has made. memory: owners of its arguments.
+    """
+
+    table: Several
+    work: int
+    memory: Any
+
+
+def beside(lists: Sequence[Alone]) -> ParallelTask:
+    """The task of lists that do not depend on each other, each done by one thread."""
+    tables = Several.joined([one.table for one in lists])
+    block = bind(library(), "opscope_beside", count=len(lists), lists=tables)
+    work = sum([one.work for one in lists])
+    return ParallelTask((block.item,), work, (block, [one.memory for one in lists]))
 
 
 def _list_call(

@@ -505,12 +505,15 @@ class Frame(BoundSteps):
         """The calls, with neighbors made one that a team can run as a list, or a block of rows
         after another; and the number of the first step of each."""
         # While lists run, NumPy's BLAS has one thread in any case.
-        self._leaves_lists = any(
-            task_of(call) is None for call in self.calls if call is not nothing
-        )
+        calls: Sequence[Callable[[], Any]] = self.calls
+        if sum([hasattr(type(call), "in_parts") for call in calls]) > 1:
+            from .side_by_side import with_loops_beside  # for nets of several loops
+
+            calls = with_loops_beside(self.plan, calls)
+        self._leaves_lists = any(task_of(call) is None for call in calls if call is not nothing)
         if self.makes_lists:
-            return in_lists(self.calls)
-        return in_blocks(self.calls)
+            return in_lists(calls)
+        return in_blocks(calls)
 
     def _run_watched(self, context: OpContext) -> None:
         hooks = context.hooks

@@ -6,7 +6,7 @@ round as [N, ...], and its states are also [N, ...].
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....framework.base.sizes.dims import Dim
@@ -124,3 +124,18 @@ def loop_op(
     op = recurrent_op(OpList(title, RECURRENT, steps=[step]), "")
     slots = {slot: names for slot, names in op.outputs.items() if slot != "steps" and names}
     return op.changed(outputs=slots), finals, outs
+
+
+def without_unread(op: OpNode, read: Collection[str]) -> OpNode:
+    """An operator; a loop without last states that nothing reads, which would be copied."""
+    finals = op.outputs.get("final", ())
+    if op.type != "recurrent" or all(name in read for name in finals):
+        return op
+    net: OpList = op.attrs["net"].copy()
+    for memory in net.steps[0].memories:
+        memory.final = memory.final if memory.final in read else ""
+    outputs = {slot: names for slot, names in op.outputs.items() if slot != "final"}
+    left = tuple([name for name in finals if name in read])
+    return op.changed(
+        attrs={**op.attrs, "net": net}, outputs=outputs | ({"final": left} if left else {})
+    )

@@ -36,7 +36,7 @@ from .calls import (
 from .counted import OF_NUMBERS, as_scan
 from .cutting import part_of
 from .graph import Graph, Node, instantiated
-from .loops import Body, Loop, boots, loop_op
+from .loops import Body, Loop, boots, loop_op, without_unread
 from .sizes import made_of, of_sizes, plain_shape, without_dims
 from .types import is_trained, mixed_types
 from .unrolling import unrolled
@@ -779,7 +779,7 @@ class Lowering:
             if any(name in wanted and name not in self._declared for name in op.output_names()):
                 kept.append(op)
                 wanted.update(op.input_names())
-        ops = kept[::-1]
+        ops = [without_unread(op, wanted) for op in kept[::-1]]
         used = {name for op in ops for name in (*op.input_names(), *op.output_names())}
         used |= wanted
         stage = self.stage

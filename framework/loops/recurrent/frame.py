@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from operator import length_hint
 from typing import Any
@@ -16,7 +17,7 @@ from ...base.sizes.shape import ArraySpec, Levels
 from ...ir.operation import Operator
 from ...runtime.binding import BoundSteps
 from ...runtime.plain_net import bind_chain, grouping
-from ...runtime.plans.memory import as_view
+from ...runtime.plans.memory import as_view, shared_panels
 from ...runtime.plans.plan import Plan, Range, make_plan
 from .analysis import Analysis, analysis_of
 from .description import StepNet
@@ -171,7 +172,9 @@ class LoopContext:
         self, plan: Plan, arrays: dict[str, Any], tag: str, scope: Scope
     ) -> list[Callable[[], Any]]:
         """The calls of a plan over given arrays; see `StepFrame`."""
-        frame = StepFrame(plan, arrays, self.binding.frame, self.arena, tag, scope)
+        panels = shared_panels(self.arena.panels) if tag == "loop" else nullcontext()
+        with panels:
+            frame = StepFrame(plan, arrays, self.binding.frame, self.arena, tag, scope)
         self.frames.append(frame)
         return frame.calls
 

@@ -29,7 +29,7 @@ from ...base.python.cached import cached_property
 from ...base.scope import Variable
 from ...base.sizes.shape import ArraySpec
 from ...fusion.rows.row_copies import copy_call, fill_call, take_call
-from ...fusion.team import merge, task_of
+from ...fusion.team import Alone, in_order, merge, task_of
 from ...ir.kernel_args import Call, KernelArgs
 from ...runtime.binding import BoundSteps, frame_of
 from .boundary import (
@@ -67,6 +67,7 @@ class LoopCalls:
         saved: what the run saves for the gradient.
         arena: the memory that it works on; None where no sequence has a step.
         frames: of its operators, for `run_calls`.
+        loop: which of the late calls is the loop, where it is one.
     """
 
     early: list[Call]
@@ -74,6 +75,7 @@ class LoopCalls:
     saved: SavedSteps
     arena: Arena | None
     frames: Sequence[StepFrame] = ()
+    loop: int | None = None
 
     def listed(self, *, prepare: bool = True) -> list[Call]:
         """See `LoopProgram.all_calls`."""
@@ -84,6 +86,21 @@ class LoopCalls:
     def merged(self) -> list[Call]:
         """All calls, neighbors made one where a team can run them."""
         return merge(self.listed())
+
+    @cached_property
+    def in_parts(self) -> tuple[Call, Alone, Call] | None:
+        """What comes before the loop, the loop, which touches the memory of the arena alone, and
+        what follows; None where one thread does not do all of it in native functions."""
+        at = self.loop
+        alone: Alone | None = None if at is None else getattr(self.late[at], "alone", None)
+        if at is None or alone is None:
+            return None
+        after = self.late[at + 1 :]
+        calls = self.listed()
+        before = calls[: len(calls) - len(after) - 1]
+        if any(task_of(call) is None for call in (*before, *after)):
+            return None
+        return in_order(*before), alone, in_order(*after)
 
 
 def bind_recurrent(binding: RecurrentBinding, options: Options) -> LoopCalls:
@@ -148,6 +165,11 @@ class LoopProgram:
                 on one arena only the first one needs them, asked for when all of them are bound.
         """
         return self._calls.listed(prepare=prepare)
+
+    @property
+    def in_parts(self) -> tuple[Call, Alone, Call] | None:
+        """See `LoopCalls.in_parts`."""
+        return self._calls.in_parts
 
     def begin(self) -> None:
         """Hand the context of the run under way to the operators; before the calls run."""
@@ -255,7 +277,9 @@ class EvenLoop:
             initial_call(np, memory, outside.boot, previous.at(first), slice(0, count))
             for memory, (previous, _) in zip(step.memories, self.memories, strict=True)
         ]
-        late += steps.over(range(length))
+        loop = steps.over(range(length))
+        at = len(late) if len(loop) == 1 else None
+        late += loop
         for memory, (_, state) in zip(step.memories, self.memories, strict=True):
             final = None if memory.final < 0 else outside.final[memory.final]
             if final is not None:
@@ -265,7 +289,7 @@ class EvenLoop:
             for array, source in zip(outside.out, self.outputs, strict=True)
             if array is not None
         ]
-        return LoopCalls([*early, *self.static], late, SavedSteps(), arena)
+        return LoopCalls([*early, *self.static], late, SavedSteps(), arena, loop=at)
 
 
 def _rows_of(step: StepNet, arrays: Sequence[Any], boots: Sequence[Any]) -> list[ArraySpec | None]:

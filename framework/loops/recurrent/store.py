@@ -22,7 +22,7 @@ from ...base.sizes.shape import ArraySpec, Levels
 from ...fusion.rows.prepared import Prepared
 from ...ir.kernel_args import RunState
 from ...runtime.executor import OPERATOR_BYTES
-from ...runtime.plans.memory import Held, ScratchPool
+from ...runtime.plans.memory import Held, Panels, ScratchPool
 from .step_calls import StepCalls
 
 _MOST_OPERATORS = 3 * 4096
@@ -210,6 +210,7 @@ class Arena(Held):
             runs, and counts here.
 
     Attributes:
+        panels: memory for factors that products of the loop pack: loops may run side by side.
         even: the loop for sequences that are all equally long, see `EvenLoop`; None without it.
     """
 
@@ -226,6 +227,7 @@ class Arena(Held):
             nbytes=lambda steps: OPERATOR_BYTES * len(steps)
         )
         self.prepared = Prepared()
+        self.panels = Panels()
         self.even: Any = None
         self._xp = place.xp
         self._arrays: dict[Any, Any] = {}
@@ -258,7 +260,11 @@ class Arena(Held):
 
     @property
     def nbytes(self) -> int:
-        own = self.scratch.nbytes + sum(array.nbytes for array in self._arrays.values())
+        own = (
+            self.scratch.nbytes
+            + self.panels.nbytes
+            + sum(array.nbytes for array in self._arrays.values())
+        )
         return 2 * own if self._trains else own
 
     def arrays(self) -> list[Any]:

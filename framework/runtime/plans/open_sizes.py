@@ -9,11 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from ...base.sequence import EvenOffsets
 from ...base.sizes.dims import Dims
-from ...base.sizes.many_dims import ManyDims, Table
 from ...base.sizes.shape import ArraySpec, Levels
 
 Specs = Mapping[str, ArraySpec]
@@ -63,8 +60,9 @@ class OpenSizes:
         every = {id(one): one for own in self._levels.values() for one in own}
         self._even = [one for one in every.values() if isinstance(one, EvenOffsets)]
         lengths = [size for one in self._even for size in (one.count, one.length)]
-        table = Table(dims, [size for shape, _ in found for size in shape], lengths)
-        self._dims = ManyDims([table], [np.arange(place)])
+        # A function of Python: there are few of them, as layers have shapes in common.
+        self._numbers_of = dims.values_of([*[n for shape, _ in found for n in shape], *lengths])
+        self._dims = dims
 
     def specs(self, known: Specs) -> tuple[list[ArraySpec], dict[str, Levels]] | None:
         """What follows from other sizes; None where it is to be computed again."""
@@ -80,16 +78,13 @@ class OpenSizes:
             row += shape
         if any([row[at] != size for at, size in self._fixed_sizes]):
             return None
-        try:
-            numbers, (met,) = self._dims.numbers(np.array(row, np.int64))
-            if not met:
-                return None
-            sizes, lengths = (iter(one.values(numbers).tolist()) for one in self._dims.values)
-        except OverflowError:
+        if not self._dims.meets(row):
             return None
-        made = {id(one): EvenOffsets.of(next(lengths), next(lengths)) for one in self._even}
+        numbers = iter(self._numbers_of(row))
+        specs = [(tuple(islice(numbers, rank)), dtype) for rank, dtype in self._found]
+        made = {id(one): EvenOffsets.of(next(numbers), next(numbers)) for one in self._even}
         levels = {
             name: tuple([made.get(id(one), one) for one in own])
             for name, own in self._levels.items()
         }
-        return [(tuple(islice(sizes, rank)), dtype) for rank, dtype in self._found], levels
+        return specs, levels

@@ -59,6 +59,7 @@ _RICH = (
     "wide lstm",
     "lstm loop",
     "simple loop",
+    "both ways",
     "optimizers",
     "copies",
     "random integers",

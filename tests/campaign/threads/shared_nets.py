@@ -379,6 +379,18 @@ def team_prediction() -> Work:
     return _predicting(b, {"x": Sequences(rows, (np.arange(0, 321, 8),))}, "y")
 
 
+def both_ways() -> Work:
+    """An imported LSTM over one sequence; of a further length, its directions run side by side."""
+    rng, graph = np.random.default_rng(11), Graph("both ways", 17)
+    x = graph.input("x", np.float32, ["T", 1, 24])
+    w, r = (graph.constant(rng.normal(size=(2, 128, k)).astype("f4")) for k in (24, 32))
+    graph.node("LSTM", [x, w, r], outputs=["y"], hidden_size=32, direction="bidirectional")
+    graph.output("y", np.float32)
+    model = model_of_bytes(model_bytes(graph))
+    feeds = {f"{n} steps": rng.normal(size=(n, 1, 24)).astype("f4") for n in (70, 40, 50)}
+    return lambda: {name: model.run({"x": rows})["y"] for name, rows in feeds.items()}
+
+
 # Compiled functions
 
 
@@ -642,6 +654,7 @@ WORKS: dict[str, Callable[[], Work]] = {
     "steps of layers": steps_of_layers,
     "recurrent prediction": recurrent_prediction,
     "team prediction": team_prediction,
+    "both ways": both_ways,
     "convolution prediction": convolution_prediction,
     "every loop": partial(every_loop, "float32"),
     "every loop, double": partial(every_loop, "float64"),
