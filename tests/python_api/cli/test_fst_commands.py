@@ -2,7 +2,8 @@
 
 Both are lists of the package: a type that the reader has, or a program whose usage names an FST,
 is tested from then on. A command gets an FST of each type, and must do with it what it does with
-the same FST as a `vector`: write the same files, or fail with the same message.
+the same FST as a `vector`: write the same files, or fail with the same message. With one of them at
+least it does something.
 """
 
 from __future__ import annotations
@@ -203,21 +204,14 @@ def test_a_program_takes_every_type(case, folder: Path, monkeypatch: pytest.Monk
         if vector not in known:
             known[vector] = done(case, vector)
         assert done(case, data) == known[vector], form
+    results = {(code, told) for code, told, _ in known.values()}
+    if case[0] in REFUSED:
+        assert results == {(1, REFUSED[case[0]])}
+    else:
+        assert any(code == 0 for code, _ in results)
     # It reads the FST: where that is cut, it fails, and says in which file.
     code, told, files = done(case, samples("vector")[0][:-3])
     assert code == 1 and re.search(r"(x|default\.den)\.(fst|ark)", told), told
-
-
-def test_every_program_does_something_with_some_fst(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
-    for case in cases():
-        results = [done(case, samples(form)[1])[:2] for form in FORMS]
-        if case[0] in REFUSED:
-            assert set(results) == {(1, REFUSED[case[0]])}
-        else:
-            assert any(code == 0 for code, _ in results), case
 
 
 def _opened(path: Path) -> object:
