@@ -25,15 +25,15 @@
 #define READ_b(slot)
 #define READ_n(slot) const vec_t slot = splat(s->slot.number);
 #define OF_a(i, slot) a##i
-#define OF_m(i, slot) slot[i]
+#define OF_m(i, slot) vector_at(slot, i)
 #define OF_n(i, slot) slot
 #define OF_b(i, slot) b##i
 #define NAMES(...) __VA_ARGS__
 #define APPLIED(macro, ...) macro(__VA_ARGS__)
 
-#define LOAD(i, g) a##i = x[i]; IN_ORDER(a##i);
+#define LOAD(i, g) a##i = vector_at(x, i); IN_ORDER(a##i);
 #define SPLAT(i, g) a##i = x;
-#define STORE(i, g) to[i] = a##i;
+#define STORE(i, g) put_vector(to, i, a##i);
 
 STEP(load_m) { READ_m(x) EACH(LOAD, ) NEXT; }
 STEP(load_n) { READ_n(x) EACH(SPLAT, ) NEXT; }
@@ -44,11 +44,11 @@ STEP(store_m) {
 }
 #define FROM_b(i, g) a##i = b##i;
 #define HOLD(i, g) { vec_t held = OF_##g(i, x); IN_ORDER(held); b##i = held; }
-#define SPILL(i, g) to[i] = b##i;
+#define SPILL(i, g) put_vector(to, i, b##i);
 STEP(load_b) { EACH(FROM_b, ) NEXT; }
 STEP(hold_a) { EACH(HOLD, a) NEXT; }
 #define KEEP(i, g) d##i = a##i; IN_ORDER(d##i);
-#define STORE_KEPT(i, g) to[i] = d##i;
+#define STORE_KEPT(i, g) put_vector(to, i, d##i);
 IN_REGISTERS(
   STEP(hold_m) { READ_m(x) EACH(HOLD, m) NEXT; }
   STEP(keep_a) { EACH(KEEP, ) NEXT; }

@@ -256,6 +256,16 @@ INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, 
 #define IN_ORDER(vector)
 #endif
 
+/* Under sanitizers a function makes each access to an array: gcc took more than 10 minutes for their
+   checks in all steps, and takes half a minute for calls. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static __attribute__((noinline)) vec_t vector_at(const row_t *from, word i) { return from[i]; }
+static __attribute__((noinline)) void put_vector(row_t *to, word i, vec_t a) { to[i] = a; }
+#else
+#define vector_at(from, i) (from)[i]
+#define put_vector(to, i, a) (to)[i] = (a)
+#endif
+
 enum { WIDE = 8 };  /* vectors of a block: as many as the calling convention has in registers */
 /* A second block stays in registers where there are enough of them, and a third one, which is only
    stored. Functions that are called may change these, and a caller expects nothing of them. Elsewhere

@@ -3,7 +3,8 @@
 `python build.py processors` runs them on each of
 
 - the kinds that this processor is, from sse4 on;
-- `sanitized`: compiled with AddressSanitizer and UndefinedBehaviorSanitizer of gcc;
+- `sanitized`: compiled with AddressSanitizer and UndefinedBehaviorSanitizer of gcc; works of the
+  campaign call what the tests do not;
 - `aarch64`: cross-compiled, by an aarch64 Python under qemu;
 - `wasm`: by Pyodide under Node, with the library where emscripten is.
 
@@ -43,7 +44,10 @@ TESTS = (
     "tests/operators/sequence/test_segments.py",
     "tests/speech/search/test_search.py",
 )
-"""These together call all native functions."""
+"""These together call most native functions."""
+
+_ALL_CALLED = "tests/test_campaign.py::test_no_native_code_is_forgotten"
+"""Works that call all of them."""
 
 _CACHE = ROOT / "build" / "sanitized"
 
@@ -65,8 +69,8 @@ def sanitized() -> Machine:
     except (OSError, subprocess.SubprocessError) as error:
         raise Lacking(f"gcc with its sanitizers: {error}") from error
     # Full optimization takes minutes for a file with so many checks; steps of chains stay jumps.
-    options = f"-O1 -foptimize-sibling-calls -g1 {chosen.flags}"
-    script = f'#!/bin/sh\nexec gcc "$@" {options}\n'
+    flags = f"-O1 -foptimize-sibling-calls -g1 {chosen.flags}"
+    script = f'#!/bin/sh\nexec gcc "$@" {flags}\n'
     compiler = _CACHE / "cc"
     if not compiler.exists() or compiler.read_text(encoding="utf-8") != script:
         _CACHE.mkdir(parents=True, exist_ok=True)
@@ -85,7 +89,8 @@ def sanitized() -> Machine:
         "tests/operators/backends/test_native.py::test_equal_to_the_plain_kernels[layer_norm, far-"
     )
     left_out = [f"--deselect={case}{train}-float32]" for train in (True, False)]
-    return Machine([sys.executable], variables, ["--capture=sys", *left_out])
+    options = ["--capture=sys", "--timeout", "1200", *left_out, _ALL_CALLED]
+    return Machine([sys.executable], variables, options)
 
 
 def main(arguments: list[str]) -> int:
