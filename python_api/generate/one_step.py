@@ -252,15 +252,18 @@ class _Cut:
         # The same of the axis of tokens: of each hypothesis [T, ...].
         attrs = dict(op.node.attrs)
         rank = len(self.specs[next(n for n in op.input_vars() if n in self.moving)][0])
+        # Those of `stack` are axes of its result, which has one more.
+        made = infer_one(op, self.specs, {}).values()
+        most = max([rank, *[len(shape) for shape, _ in made]])
         for name in _AXES:
             axes = op.attrs.get(name)
             if axes is not None:  # counted from the end, they stay where they are
                 several = axes if isinstance(axes, tuple) else (axes,)
-                counted = tuple(axis % rank - rank for axis in several)
+                counted = tuple(axis % most - most for axis in several)
                 attrs[name] = counted if isinstance(axes, tuple) else counted[0]
         specs = dict(self.specs)
         for name in op.input_vars():
-            shape, dtype = specs[name]
+            shape, dtype = self.specs[name]  # of a name that comes twice, too
             if name in self.moving or len(shape) >= rank:
                 specs[name] = shape[1:], dtype
         kinds = row_kinds(Operator(op.node.changed(attrs=attrs)), specs, self.moving, fixed)

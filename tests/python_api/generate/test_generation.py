@@ -526,6 +526,8 @@ def test_attention_that_looks_elsewhere_is_refused():
     b.transformer_encoder(x, layers=1, heads=2, name="both_ways")
     b.multi_head_attention(x, heads=2, causal=True, mask=mask, name="masked")
     b.reduce_mean(x, axes=[1], name="mean")
+    b.stack([x, x], axis=1, name="stacked")
+    b.stack([x, x], axis=-3, name="behind")
     b.mul(x, b.parameter("table", [7, 8]), name="scaled")
     scope = Scope()
     b.initialize(scope)
@@ -533,6 +535,8 @@ def test_attention_that_looks_elsewhere_is_refused():
         ("both_ways", "does not look at earlier tokens alone: want causal=True"),
         ("masked", "does not look at earlier tokens alone"),
         ("mean", "reduce_mean.*does not work on each row by itself"),
+        ("stacked", "stack.*does not work on each row by itself"),
+        ("behind", "stack.*does not work on each row by itself"),
         ("scaled", "mul.*does not work on each row by itself"),
     ):
         with pytest.raises(OpscopeError, match=text):
