@@ -138,19 +138,19 @@ _UNCOPIED = dict.fromkeys(("copied", "high", "wide", "top", "left", "count", "ro
 _STEPS = "x_step", "down", "row", "pixel"
 
 
-def _as_it_lies(work: Work, array: Any, strides: Sequence[int]) -> Image:
-    """Images [N, C, H, W] that are not copied; strides in elements."""
-    sizes = dict(zip(("images", "channels", "height", "width"), array.shape, strict=True))
+def _as_it_lies(work: Work, array: Any, shape: Sequence[int], strides: Sequence[int]) -> Image:
+    """Images [N, C, H, W] in an array that are not copied; strides in elements."""
+    sizes = dict(zip(("images", "channels", "height", "width"), shape, strict=True))
     fields = sizes | dict(zip(_STEPS, strides, strict=True)) | _UNCOPIED
     part = work.bind("images", "image", x=array, **fields)
-    inner = zip(array.shape[1:], strides[1:], strict=True)
+    inner = zip(shape[1:], strides[1:], strict=True)
     span = 1 + sum((size - 1) * step for size, step in inner)
     return Image(part, strides[2], strides[3], span, strides[0])
 
 
 def nothing(work: Work, array: Any) -> Image:
     """Images of which nothing is read; `array` is any."""
-    return _as_it_lies(work, array[:0], (0, 0, 0, 0))
+    return _as_it_lies(work, array[:0], array[:0].shape, (0, 0, 0, 0))
 
 
 def turn(work: Work, x: Any, sizes: tuple[int, int], target: Any) -> None:
@@ -189,7 +189,7 @@ def image(
 
     Args:
         at_once: copy all images before, as several threads read one of them.
-        as_one: copy all images before, in any case; they are one image, whose parts they are.
+        as_one: they are one image, whose parts they are.
         rows: these must follow each other without a gap.
         copy: in any case.
     """
@@ -201,8 +201,13 @@ def image(
     sh = width * sw if height == 1 else sh
     plain = sc == 1 and sw >= channels and sh >= width * sw and frame.inside(height, width)
     gaps = sh != width * sw or frame.wide != width
-    if plain and not (copy or as_one or (rows and gaps)):
-        return _as_it_lies(work, array, (sn, sc, sh, sw))
+    if plain and not (copy or (rows and gaps) or (as_one and sn < 0)):
+        lies = _as_it_lies(work, array, array.shape, (sn, sc, sh, sw))
+        if not as_one:
+            return lies
+        span = (batch - 1) * sn + lies.span
+        whole = _as_it_lies(work, array, (1, 1, 1, span), (span, 1, 1, 1))
+        return Image(whole.part, sh, sw, span, sn)
     size = frame.high * frame.wide * channels
     room = -(-size // 16) * 16 + 16  # a vector that begins at the last pixel may reach beyond
     # One image for each part is enough where a thread does whole images: it stays in its cache.
@@ -221,5 +226,5 @@ def image(
         return Image(part, frame.wide * channels, channels, room, room)
     work.add("images", "pad", image=part)
     count, span = (1, batch * room) if as_one else (batch, room)
-    placed = _as_it_lies(work, copies.reshape(count, 1, 1, span), (span, 1, 1, 1))
+    placed = _as_it_lies(work, copies, (count, 1, 1, span), (span, 1, 1, 1))
     return Image(placed.part, frame.wide * channels, channels, span, room)
