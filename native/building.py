@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,7 +56,8 @@ def find_compiler() -> Compiler | None:
 def build(compiler: Compiler, target: Path) -> None:
     """Compile the whole library, except for the objects that an earlier build left.
 
-    A unit that the compiler does not take for some processor is left out: another one serves there.
+    A unit that the compiler does not take for some processor is left out, with a warning: another
+    one serves there.
 
     Raises:
         OSError, subprocess.SubprocessError: it takes nothing, or cannot link.
@@ -66,6 +68,7 @@ def build(compiler: Compiler, target: Path) -> None:
     # Builds may run side by side: what is not compiled yet is written where no other one looks.
     with tempfile.TemporaryDirectory(dir=compiler.objects) as folder:
         scratch = Path(folder)
+        left_out: list[str] = []
         units.write_headers(scratch)
 
         def compile_one(job: tuple[units.Unit, units.Processor]) -> Path | None:
@@ -76,9 +79,10 @@ def build(compiler: Compiler, target: Path) -> None:
             made = scratch / kept.name
             try:
                 compiler.run("-I", folder, *unit.arguments(processor), "-c", "-o", str(made))
-            except subprocess.CalledProcessError:
+            except subprocess.CalledProcessError as error:
                 if unit.file in units.ALONE:
                     raise
+                left_out.append(f"{unit.marker(processor)}: {_reason(error.stderr)}")
                 return None
             for older in compiler.objects.glob(f"{unit.marker(processor)}-*.o"):
                 older.unlink(missing_ok=True)
@@ -86,6 +90,10 @@ def build(compiler: Compiler, target: Path) -> None:
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = [str(made) for made in pool.map(compile_one, jobs) if made is not None]
+        if left_out:
+            listed = "\n  ".join(sorted(left_out))
+            told = f"the native library lacks what did not compile:\n  {listed}"
+            warnings.warn(told, stacklevel=2)
         version, linked = scratch / "version.c", scratch / target.name
         text = f'const char opscope_version[] = "{units.digest()}";\n'
         version.write_text(text, encoding="utf-8")
@@ -95,6 +103,12 @@ def build(compiler: Compiler, target: Path) -> None:
         new = target.with_suffix(".new")
         shutil.copy(linked, new)
         new.replace(target)
+
+
+def _reason(printed: str) -> str:
+    """The first error that a compiler printed."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line), "; ".join(lines[:1]))
 
 
 def _key(compiler: Compiler, unit: units.Unit, processor: units.Processor) -> str:

@@ -291,3 +291,25 @@ def test_marks_of_units_differ() -> None:
     marks = [unit.marker(one) for unit in units.units() for one in unit.processors("x86_64")]
     assert len(marks) == len(set(marks))
     assert Unit("rows", "float").marker(units.PROCESSORS["x86_64"][1]) == "unit_rows_float_avx2"
+
+
+def test_a_unit_that_does_not_compile_is_named(monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(units, "KINDS", _FEW)
+    found = building.find_compiler()
+    assert found is not None
+    found.objects = tmp_path / "objects"
+    run = found.run
+
+    def refusing(*arguments: str) -> str:
+        wrong = any(one.endswith("rows.c") for one in arguments)
+        return run(*arguments, *(["-std=no-such"] if wrong else []))
+
+    monkeypatch.setattr(found, "run", refusing)
+    with pytest.warns(UserWarning, match="lacks what did not compile") as caught:
+        building.build(found, tmp_path / "opscope_native.so")
+    told = str(caught[0].message).splitlines()[1:]
+    unit = Unit("rows", "float")
+    missing = sorted(unit.marker(one) for one in unit.processors())
+    assert [line.split(":")[0].strip() for line in told] == missing
+    assert all("error: " in line and "no-such" in line for line in told)
+    assert (tmp_path / "opscope_native.so").exists()
