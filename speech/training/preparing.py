@@ -20,6 +20,7 @@ from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.programs.base.options import errors_tell
 from ...nnet3.programs.base.options import shown as progress
+from ...nnet3.training.progress import Log
 from ..audio.resample import resample
 from ..audio.silence import with_silence
 from ..audio.wav import Audio
@@ -193,12 +194,12 @@ class Cepstra:
 
 
 def write_cepstra(
-    utterances: list[Recorded], rate: int, options: RecognizerOptions, folder: str
+    utterances: list[Recorded], rate: int, options: RecognizerOptions, folder: str, log: Log
 ) -> None:
     """Write `mfcc.conf` and what `write_features` does."""
     config = os.path.join(folder, "mfcc.conf")
     write_atomically(config, mfcc_config(rate).encode())
-    write_features(utterances, partial(Cepstra, config), options, folder)
+    write_features(utterances, partial(Cepstra, config), options, folder, log)
 
 
 def write_features(
@@ -206,6 +207,7 @@ def write_features(
     front_end: Callable[[], FrontEnd],
     options: RecognizerOptions,
     folder: str,
+    log: Log,
 ) -> None:
     """Write `feats.ark` with copies of utterances, KEY-1, KEY-2 ..., of allowed lengths;
     `ivectors.ark` and `period` where there are iVectors; and `moments.mat`: means and deviations of
@@ -213,11 +215,21 @@ def write_features(
 
     Args:
         front_end: makes what computes them; each process calls it.
+        log: is told where there are fewer copies than the options want.
 
     Raises:
         FormatError: a recording cannot be read any more. SaveError: a file cannot be written.
     """
-    lengths = allowed_lengths([frames_of(each.seconds) for each in utterances], options.speed_step)
+    frames = [frames_of(each.seconds) for each in utterances]
+    lengths = allowed_lengths(frames, options.speed_step)
+    made = len(targets(lengths, frames[0], options.copies))
+    if made < options.copies:
+        spans = " to ".join(map(str, sorted({min(frames), max(frames)})))
+        log(
+            f"  {made} copies of each utterance, not {options.copies}: --speed-step"
+            f" {options.speed_step:g} leaves {len(lengths)} lengths for utterances of {spans}"
+            " frames"
+        )
     found = shared_out(
         partial(_Copies, front_end, lengths, options), list(enumerate(utterances)), options.jobs
     )

@@ -138,7 +138,7 @@ def _lang(training: Training, folder: str) -> None:
 
 def _features(training: Training, folder: str) -> None:
     checked = training.checked
-    preparing.write_cepstra(checked.training, checked.rate, training.options, folder)
+    preparing.write_cepstra(checked.training, checked.rate, training.options, folder, training.log)
 
 
 def _graphs(training: Training, folder: str) -> None:

@@ -46,6 +46,7 @@ def _features(training: Any, folder: str) -> None:
         partial(tuning.ModelFrontEnd, _path(training)),
         training.options,
         folder,
+        training.log,
     )
 
 

@@ -7,9 +7,17 @@ import pytest
 
 from opscope.framework.base.errors import ArgumentError
 from opscope.speech.audio.wav import Audio
+from opscope.speech.training.checking import Recorded
 from opscope.speech.training.options import RecognizerOptions
-from opscope.speech.training.preparing import Target, allowed_lengths, at_length, targets
-from spoken_tones import RATE, spoken
+from opscope.speech.training.preparing import (
+    Target,
+    allowed_lengths,
+    at_length,
+    read_features,
+    targets,
+    write_cepstra,
+)
+from spoken_tones import RATE, spoken, write_recording
 
 LENGTHS = np.array([90, 102, 114, 126, 141])
 
@@ -44,6 +52,24 @@ def test_short_utterances_can_be_extended_whatever_the_step(step):
             assert (np.diff(lengths) > 0).all() and (lengths % 3 == 0).all()
             extended = targets(lengths, most, 3)[-1]
             assert extended.extended and most < extended.frames <= most * (1 + step) ** 3 + 3
+
+
+def test_copies_for_which_there_are_no_lengths_are_told(tmp_path):
+    """Small steps round to few lengths where all utterances have one."""
+    recording, samples = tmp_path / "one.wav", spoken("low high", np.random.default_rng(0))
+    write_recording(recording, samples)
+    seconds = len(samples) / RATE
+    utterances = [Recorded(key, str(recording), "low high", seconds=seconds) for key in ("a", "b")]
+    for copies, made in ((3, 3), (5, 3)):
+        lines: list[str] = []
+        options = RecognizerOptions(copies=copies, speed_step=0.01)
+        write_cepstra(utterances, RATE, options, str(tmp_path), lines.append)
+        assert len(list(read_features(str(tmp_path)))) == 2 * made
+        assert len(lines) == (made < copies)
+    assert lines == [
+        "  3 copies of each utterance, not 5: --speed-step 0.01 leaves 2 lengths for utterances of 79"
+        " frames"
+    ]
 
 
 def test_an_extended_copy_has_the_same_samples():
