@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -141,9 +142,9 @@ def is_constant(k: KernelArgs, dtype: np.dtype) -> bool:
     return not learns and _small_suit(k, dtype)
 
 
-def folded(k: KernelArgs, work: Work, before: Any) -> Callable[[slice], tuple[Any, Any]]:
-    """Of a batch norm that is constant, a function: channels -> their factors and terms, with zeros
-    after them to whole vectors.
+def folded(k: KernelArgs, work: Work, before: Any, groups: int) -> Any:
+    """Factors and terms of a batch norm that is constant, with zeros after those of each group of
+    channels to whole vectors: [groups, 2, places].
 
     They stay from run to run where the frame knows when statistics and parameters change.
 
@@ -155,44 +156,41 @@ def folded(k: KernelArgs, work: Work, before: Any) -> Callable[[slice], tuple[An
         read.append(before)
     known: Any = getattr(k.frame, "kept", None)
     returns = any(k.get(slot) is not None for slot in (*_AFTER, *_KEPT))
-    keeper: Any = known if known and not returns and all(map(known.holds, read)) else None
-    settled: list[tuple[Any, Any, Any]] = []
     dtype = k["scale"].dtype
-
-    def fold(own: slice) -> tuple[Any, Any]:
-        size = lanes(dtype)
-        room = -(-(own.stop - own.start) // size) * size
-        if keeper is not None:
-            how = "fold", own.start, own.stop, k.attrs["epsilon"]
-            kept = keeper.get_of(
-                read, how, 2 * room * dtype.itemsize, lambda: _folding(k, own, before, room)
-            )
-            if kept is not None:
-                return kept[0], kept[1]
-        if not settled:
-            settled.append(_settled(k, work, None))
-        factors, terms = (k.scratch((room,), dtype) for _ in range(2))
-        _add_fold(work, own, before, settled[0], (factors, terms))
-        return factors, terms
-
-    return fold
+    size = lanes(dtype)
+    shape = groups, 2, -(-(len(k["scale"]) // groups) // size) * size
+    kept = None
+    if known and not returns and all(map(known.holds, read)):
+        how = "fold", groups, k.attrs["epsilon"]
+        nbytes = math.prod(shape) * dtype.itemsize
+        kept = known.get_of(read, how, nbytes, lambda: _folding(k, before, shape))
+    if kept is not None:
+        return kept
+    ends = k.scratch(shape, dtype)
+    _add_folds(k, work, before, ends)
+    return ends
 
 
-def _add_fold(work: Work, own: slice, before: Any, settled: Sequence[Any], ends: Any) -> None:
-    """Have the factors and terms of channels computed; `ends`: memory for both."""
-    used, factor, bias = (array[own] for array in settled)
-    fields = {"places": len(ends[0]), "channels": own.stop - own.start}
-    fields |= {"before": None if before is None else before[own]}
-    fields |= {"mean": used, "factor": factor, "bias": bias}
-    work.add("image_norm", "fold", factors=ends[0], terms=ends[1], **fields)
+def _add_folds(k: KernelArgs, work: Work, before: Any, ends: Any, memory: Any = None) -> None:
+    """Have the factors and terms of all groups computed; see `_settled` for `memory`."""
+    settled = _settled(k, work, None, memory)
+    groups, _, places = ends.shape
+    channels = len(k["scale"]) // groups
+    for group in range(groups):
+        own = slice(group * channels, (group + 1) * channels)
+        used, factor, bias = (array[own] for array in settled)
+        fields = {"places": places, "channels": channels, "mean": used, "factor": factor}
+        fields |= {"bias": bias, "before": None if before is None else before[own]}
+        fields |= {"factors": ends[group, 0], "terms": ends[group, 1]}
+        work.add("image_norm", "fold", **fields)
 
 
-def _folding(k: KernelArgs, own: slice, before: Any, room: int) -> tuple[np.ndarray, ParallelTask]:
+def _folding(k: KernelArgs, before: Any, shape: tuple[int, ...]) -> tuple[Any, ParallelTask]:
     """Memory of its own for factors and terms, and the task that fills it."""
     dtype = k["scale"].dtype
     work = Work(dtype)
-    ends = aligned(2 * room * dtype.itemsize).view(dtype).reshape(2, room)
-    _add_fold(work, own, before, _settled(k, work, None, np.empty), ends)
+    ends = aligned(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
+    _add_folds(k, work, before, ends, np.empty)
     return ends, work.task()
 
 

@@ -47,12 +47,12 @@ def conv(k: KernelArgs) -> Call | None:
     s = Shapes(k, x, tail.out, w)
     work = Work(x.dtype)
     filters = w.shape[0] // s.groups
-    fold = None if tail.norm is None else batch_norm.folded(tail.norm, work, b)
+    folds = None if tail.norm is None else batch_norm.folded(tail.norm, work, b, s.groups)
     for group in range(s.groups):
         own = slice(group * filters, (group + 1) * filters)
         ends = Ends(None if b is None else b[own])
-        if fold is not None:
-            ends = Ends(None, *fold(own))
+        if folds is not None:
+            ends = Ends(None, folds[group, 0], folds[group, 1])
         if _in_place(s, tail, b):
             depthwise(k, work, s, ends, tail)
         else:

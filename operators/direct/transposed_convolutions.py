@@ -21,12 +21,12 @@ def conv_transpose(k: KernelArgs) -> Call | None:
     if w.shape[1] < FEWEST and not s.deep:
         return None
     work = Work(x.dtype)
-    fold = None if tail.norm is None else batch_norm.folded(tail.norm, work, b)
+    folds = None if tail.norm is None else batch_norm.folded(tail.norm, work, b, s.groups)
     inputs, outs = len(w) // s.groups, s.large.shape[1] // s.groups
     for group in range(s.groups):
         made = slice(group * outs, (group + 1) * outs)
-        if fold is not None:
-            ends = Ends(None, *fold(made))
+        if folds is not None:
+            ends = Ends(None, folds[group, 0], folds[group, 1])
         else:
             ends = Ends(None if b is None else b[made])
         own = s.w[group * inputs : (group + 1) * inputs]
