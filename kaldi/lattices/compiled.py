@@ -79,13 +79,26 @@ def determinized(
     result = block.struct
     if result.status:
         raise _failure(result.status, result.wrong, lattice, result.ids)
-    begin = np.empty(result.made_states + 1, np.int64)
-    arcs = np.empty(result.made_count + result.made_ends, _ARC)
-    ids = np.empty(result.made_ids, np.int32)
-    sizes = {"states": result.made_states, "count": len(arcs), "ids": len(ids)}
-    bind(library, "lattice_copy", made=result.made, begin=begin, arcs=arcs, id=ids, **sizes).run()
-    compact = _compact(begin, arcs, ids, result.made_count)
+    try:
+        arrays = _room(result.made_states, result.made_count + result.made_ends, result.made_ids)
+    except MemoryError:
+        _take(library, result.made, _room(0, 0, 0))  # which frees what was made
+        raise
+    _take(library, result.made, arrays)
+    compact = _compact(*arrays, result.made_count)
     return compact, result.beam, not result.incomplete
+
+
+def _room(states: int, count: int, ids: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Room for the begins of states, for arcs and ends, and for ids."""
+    return np.empty(states + 1, np.int64), np.empty(count, _ARC), np.empty(ids, np.int32)
+
+
+def _take(library: native.Library, made: int, arrays: Sequence[np.ndarray]) -> None:
+    """Copy as much of what was made as there is room for, and free it."""
+    begin, arcs, ids = arrays
+    sizes = {"states": len(begin) - 1, "count": len(arcs), "ids": len(ids)}
+    bind(library, "lattice_copy", made=made, begin=begin, arcs=arcs, id=ids, **sizes).run()
 
 
 def _compact(begin: np.ndarray, arcs: np.ndarray, ids: np.ndarray, count: int) -> CompactLattice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from opscope.framework.base.errors import OpscopeError, ShapeError
 from opscope.framework.fusion.compiled import native
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.lattices import compiled
 from opscope.kaldi.lattices.determinize import DeterminiseOptions, _Determinizer
 from opscope.kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight
 from opscope.kaldi.lattices.lattice_io import read_lattice, write_lattice
@@ -252,6 +254,27 @@ def _made(lattice: LatticeColumns, beam: float, options: DeterminiseOptions) -> 
         return str(error)
     compact = found.lattice
     return compact.start, compact.arcs, compact.final, found.beam, found.complete
+
+
+@NATIVE
+def test_what_was_made_is_freed_where_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    bind, room = compiled.bind, compiled._room
+
+    def noted(library: Any, name: str, **fields: Any) -> Any:
+        called.append(name)
+        return bind(library, name, **fields)
+
+    def short(states: int, count: int, ids: int) -> Any:
+        if count:
+            raise MemoryError
+        return room(states, count, ids)
+
+    monkeypatch.setattr(compiled, "bind", noted)
+    monkeypatch.setattr(compiled, "_room", short)
+    with pytest.raises(MemoryError):
+        determinized(from_raw(random_raw(0)), math.inf, STARTS, WORDS_ONLY)
+    assert called == ["lattice_determinized", "lattice_copy"]
 
 
 @NATIVE
