@@ -67,8 +67,8 @@ def test_copies_for_which_there_are_no_lengths_are_told(tmp_path):
         assert len(list(read_features(str(tmp_path)))) == 2 * made
         assert len(lines) == (made < copies)
     assert lines == [
-        "  3 copies of each utterance, not 5: --speed-step 0.01 leaves 2 lengths for utterances of 79"
-        " frames"
+        "  3 copies of each utterance, not 5: --speed-step 0.01 leaves 2 lengths for utterances of"
+        " 79 frames"
     ]
 
 
