@@ -1193,6 +1193,41 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             high=REAL,
         ),
     ),
+    "interpolation": (
+        # Rows of an image, or of a plane of one channel, each of a few of the rows of the input.
+        Struct(
+            "interpolate",
+            images=COUNT,
+            channels=SOME,
+            inner=SOME,  # channels of a pixel that lie side by side
+            side=FLAG,  # whether these are all channels; else each plane is an image
+            height=SOME,
+            width=SOME,
+            high=COUNT,  # of the result
+            wide=COUNT,
+            x=reads("images:x_image channels:x_channel height:x_row width:inner"),
+            x_image=STEP,
+            x_channel=STEP,
+            x_row=STEP,
+            out=writes("images:out_image channels:out_channel high:out_row wide:inner"),
+            out_image=STEP,
+            out_channel=STEP,
+            out_row=STEP,
+            taps=Whole(1, 4),  # 1: the nearest place, 2: linear, 4: cubic
+            aligned=FLAG,  # whether the corners are the same places
+            scale_down=REAL,  # 0: as the sizes say
+            scale_right=REAL,
+            threads=SOME,
+            line=writes("threads width*inner"),
+            places=writes("threads 4*wide", "int64"),
+            shares=writes("threads 4*wide"),
+            where=(
+                "taps != 3",
+                "inner == (channels if side else 1)",
+                "not side or x_channel == out_channel == 1",
+            ),
+        ),
+    ),
     "ivectors": (
         Struct(
             "conjugate_gradients",

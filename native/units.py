@@ -47,6 +47,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "integer_convolution": ("",),
     "integer_gemm": ("",),
     "integers": ("",),
+    "interpolation": TYPES,
     "ivectors": ("",),
     "label_lines": ("",),
     "lattices": ("",),

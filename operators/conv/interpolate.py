@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from ...framework.base.sizes.dims import Dim
 from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -14,16 +16,28 @@ from .windows import per_axis
 
 _RANKS = {"bilinear": 2, "trilinear": 3, "bicubic": 2}
 _KINDS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+_TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+_SHORT = 64
+"""Denominators up to which a factor of a size has all its digits in every product."""
 _CUBIC = -0.75  # the coefficient of the cubic convolution, PyTorch's
 
 interpolate = operator(
     "interpolate",
-    doc="Interpolation of [N, C, ...] along all spatial axes, to another `size` or by a factor"
-    " `scale`: upsampling and downsampling. An axis of S places becomes one of floor(S * scale)."
-    " Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 / scale, or S / size; with"
-    " align_corners at p * (S - 1) / (size - 1), so that the corners are the same; `nearest` takes"
-    " floor(p * r).",
-    inputs=[Slot("x", "[N, C, ...], floats", not_in_gradient=True)],
+    doc="Interpolation of [N, C, ...] along all spatial axes, to another `size`, to that of `like`,"
+    " or by a factor `scale`: upsampling and downsampling. An axis of S places becomes one of"
+    " floor(S * scale). Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 / scale, or"
+    " S / size; with align_corners at p * (S - 1) / (size - 1), so that the corners are the same;"
+    " `nearest` takes floor(p * r).",
+    inputs=[
+        Slot("x", "[N, C, ...], floats", not_in_gradient=True),
+        Slot(
+            "like",
+            "of as many axes as x: its spatial sizes are those of out; its values are not read",
+            optional=True,
+            not_in_gradient=True,
+            shape_only=True,
+        ),
+    ],
     outputs=[Slot("out", "[N, C, ...], new spatial sizes", not_in_gradient=True)],
     attrs=[
         AttrSpec("size", "ints", "of the spatial axes: one value, or one an axis", (), minimum=1),
@@ -54,22 +68,41 @@ def interpolate_shape(s: ShapeArgs) -> None:
         s.fail(f"mode {mode!r} wants {_RANKS[mode]} spatial axes, and x has {rank}")
     if s.attrs["align_corners"] and mode == "nearest":
         s.fail("align_corners is for linear and cubic modes, not for nearest")
-    if bool(s.attrs["size"]) == bool(s.attrs["scale"]):
-        s.fail("give one of size and scale")
+    like = s["like"] if s.has("like") else None
+    if bool(s.attrs["size"]) + bool(s.attrs["scale"]) + (like is not None) != 1:
+        s.fail("give one of size, scale and like")
     if 0 in x[2:]:
         s.fail("x has a spatial axis of size 0")
-    if s.attrs["size"]:
+    sizes: Sequence[Any]
+    if like is not None:
+        s.same("the ranks of x and like", len(x), len(like))
+        sizes = like[2:]
+        if 0 in sizes:
+            s.fail("like has a spatial axis of size 0")
+    elif s.attrs["size"]:
         sizes = per_axis(s, "size", rank)
     else:
         scales = per_axis(s, "scale", rank)
         if min(scales) <= 0:
             s.fail(f"scale={list(scales)} is not above 0")
         sizes = tuple(
-            -1 if n < 0 else int(n * scale) for n, scale in zip(x[2:], scales, strict=True)
+            -1 if n < 0 else _scaled(n, scale) for n, scale in zip(x[2:], scales, strict=True)
         )
         if 0 in sizes:
             s.fail(f"scale={list(scales)} leaves nothing of the spatial sizes {list(x[2:])}")
     s.set("out", ((*x[:2], *sizes), dtype))
+
+
+def _scaled(size: Any, scale: float) -> Any:
+    """A size times a factor, rounded down; exact for sizes that vary if the factor is a short
+    fraction."""
+    up, down = scale.as_integer_ratio()
+    return size * up // down if isinstance(size, Dim) and down <= _SHORT else int(int(size) * scale)
+
+
+def taps_of(mode: str) -> int:
+    """How many places of x a place of out reads, along an axis."""
+    return _TAPS[_KINDS.get(mode, mode)]
 
 
 def _places(before: int, after: int, scale: float, aligned: bool) -> np.ndarray:

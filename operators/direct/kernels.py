@@ -8,6 +8,7 @@ from ...framework.ir.registry import Kernel, OperatorDef, lookup
 from ..conv import adaptive_pool as _adaptive_pool
 from ..conv import conv as _conv
 from ..conv import conv_transpose as _conv_transpose
+from ..conv import interpolate as _interpolate
 from ..conv import pool as _pool
 from ..math import norm as _norm
 from ..math import reduction as _reduction
@@ -16,6 +17,7 @@ from . import batch_norm as _batch_norm
 from . import channel_shuffle as _channel_shuffle
 from . import convolution_gradients as _convolution_gradients
 from . import convolutions as _convolutions
+from . import interpolation as _interpolation
 from . import pooling as _pooling
 from . import transposed_convolutions as _transposed
 from .tail import ACTIVATIONS
@@ -74,6 +76,13 @@ for _entry, _kernel in (
         library="direct",
         channels_last=(("x",),),
     )
+_interpolate.interpolate.kernel(
+    _interpolation.interpolate,
+    device="cpu",
+    dtypes=_DTYPES,
+    library="direct",
+    channels_last=(("x", "out"),),
+)
 _shape.reshape.kernel(
     _channel_shuffle.channel_shuffle,
     device="cpu",

@@ -417,3 +417,21 @@ def test_a_new_length_of_a_loop_goes_through_no_stage(monkeypatch: pytest.Monkey
         made.clear()
         model.run({"x": rng.normal(size=(steps, 1, 30)).astype("f4")})
         assert len(made) == count  # both directions, where it is longer than any before
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_an_enlarged_image_is_one_operator_for_all_sizes(mode: str) -> None:
+    g = Graph("g", 17)
+    x = g.input("x", np.float32, ["N", 3, "H", "W"])
+    scales = g.constant(np.array([1, 1, 2, 1.5], "f4"))
+    g.output(g.node("Resize", [x, None, scales], outputs=["y"], mode=mode), np.float32)
+    model = model_of_bytes(model_bytes(g))
+    net = model.op_list()
+    assert [op.type for op in net.ops if op.type != "assign"] == ["interpolate"]
+    rng = np.random.default_rng(0)
+    for shape in ((1, 3, 6, 8), (2, 3, 5, 4)):
+        feed = rng.normal(size=shape).astype("f4")
+        scope = opscope.Scope(parent=model.scope)
+        scope.feed({"x": feed})
+        opscope.Net.create(net).run(scope)
+        np.testing.assert_array_equal(scope.numpy("y"), model.run({"x": feed})["y"])

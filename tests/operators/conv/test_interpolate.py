@@ -61,11 +61,17 @@ class TestInterpolate(OpTest):
         yield case((1, 2, 3), size=1, mode="linear", align_corners=True)
         yield case((1, 2, 1), size=4, mode="linear")
         yield case((2, 2, 3), size=3, mode="linear")
+        for shape, like in (((2, 3, 4, 5), (1, 1, 6, 9)), ((2, 3, 7), (3, 2, 4))):
+            given = {"x": rng.normal(size=shape), "like": rng.normal(size=like)}
+            yield Case(given, {"mode": "linear"})
+            yield Case(given, {"mode": "linear", "align_corners": True})
 
     def reference(self, inputs, attrs):
         out = inputs["x"]
         rank = out.ndim - 2
         sizes, scales = (list(attrs[key] or [0]) for key in ("size", "scale"))
+        if "like" in inputs:
+            sizes = list(inputs["like"].shape[2:])
         mode = KINDS.get(attrs["mode"], attrs["mode"])
         for n in range(rank):
             size, scale = (
@@ -80,8 +86,11 @@ class TestInterpolate(OpTest):
     def test_refuses(self):
         x = np.zeros((2, 3, 4, 5))
         self.refuses("at least 3 dimensions", {"x": x[0, 0]}, {"scale": 2})
-        self.refuses("give one of size and scale", {"x": x})
-        self.refuses("give one of size and scale", {"x": x}, {"scale": 2, "size": 2})
+        self.refuses("give one of size, scale and like", {"x": x})
+        self.refuses("give one of size, scale and like", {"x": x}, {"scale": 2, "size": 2})
+        self.refuses("give one of size, scale and like", {"x": x, "like": x}, {"size": 2})
+        self.refuses("the ranks of x and like must agree", {"x": x, "like": x[0]})
+        self.refuses("like has a spatial axis of size 0", {"x": x, "like": x[:, :, :0]})
         self.refuses("size wants 1 or 2 values", {"x": x}, {"size": [1, 2, 3]})
         self.refuses("scale wants 1 or 2 values", {"x": x}, {"scale": [1.0] * 3})
         self.refuses(

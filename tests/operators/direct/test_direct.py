@@ -18,6 +18,7 @@ from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.op_list import OpNode
 from opscope.framework.ir.operation import Operator
 from opscope.framework.ir.registry import lookup
+from opscope.operators.direct.images import Work
 from opscope.testing.op_runner import Bench, poisoned
 
 with_compiler = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
@@ -157,6 +158,63 @@ def test_conv(seed: int, kind: str, rank: int, dtype: Any) -> None:
                 taken += check(node, given, layout, train=seed % 2 == 0)
                 taken += check(backward, given | {"grad": grad}, layout)
     assert taken
+
+
+@with_compiler
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_interpolation(mode: str, dtype: Any) -> None:
+    rng = np.random.default_rng(len(mode))
+    taken = 0
+    for _ in range(30):
+        rank = int(rng.integers(1, 3))
+        shape = int(rng.integers(1, 3)), int(rng.choice([1, 3, 16, 37])), *rng.integers(1, 9, rank)
+        attrs: dict[str, Any] = {"mode": mode}
+        if mode != "nearest":
+            attrs["align_corners"] = bool(rng.integers(2))
+        if rng.random() < 0.6:
+            attrs["size"] = rng.integers(1, 40, rank).tolist()
+        else:
+            attrs["scale"] = rng.choice([1.0, 1.5, 2.0, 3.3], rank).tolist()
+        node = OpNode("interpolate", {"x": ("x",)}, {"out": ("out",)}, attrs)
+        x = rng.standard_normal(shape).astype(dtype)
+        for layout in LAYOUTS:
+            for threads in (1, 2):
+                with threads_set(threads):
+                    taken += check(node, {"x": x}, layout)
+    assert taken > 100
+
+
+@with_compiler
+@pytest.mark.parametrize("padding", [0, 1])
+def test_images_of_few_pixels_are_read_as_they_lie(
+    padding: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients by weights: a whole batch is one image, copied for its padding alone."""
+    added: list[str] = []
+    add = Work.add
+
+    def noted(work: Work, file: str, name: str, *given: Any, **fields: Any) -> None:
+        added.append(name)
+        add(work, file, name, *given, **fields)
+
+    monkeypatch.setattr(Work, "add", noted)
+    rng = np.random.default_rng(padding)
+    for kernel, step in ((1, 1), (1, 2), (2, 1)):
+        attrs = {"padding": [padding], "stride": [step]}
+        x = rng.standard_normal((6, 20, 4, 5)).astype(np.float32)
+        w = rng.standard_normal((32, 20, kernel, kernel)).astype(np.float32)
+        inputs = {"x": ("x",), "w": ("w",)}
+        node = OpNode("conv2d", inputs, {"out": ("out",)}, attrs)
+        out = run(node, {"x": x, "w": w}, "xp", "")["out"]  # pyright: ignore
+        grad = rng.standard_normal(out.shape).astype(np.float32)
+        given = {"x": x, "w": w, "grad": grad}
+        backward = OpNode(
+            "conv2d_grad", inputs | {"out_grad": ("grad",)}, {"w_grad": ("w_grad",)}, attrs
+        )
+        added.clear()
+        assert check(backward, given, "channels last")
+        assert ("pad" in added) is bool(padding)
 
 
 @with_compiler

@@ -154,9 +154,10 @@ def interpolate(e: Emission) -> None:
     else:
         how["coordinate_transformation_mode"] = "half_pixel"
     scales = sizes = None
-    if a["size"]:
+    if a["size"] or e.has("like"):
         ahead = e.dims(x, 0, 2 + flat)
-        sizes = e.concat([ahead, e.ints(*spread(a["size"], rank))], 0)
+        own = e.ints(*spread(a["size"], rank)) if a["size"] else e.dims(e["like"], 2, 2 + rank)
+        sizes = e.concat([ahead, own], 0)
     else:
         scales = e.graph.constant(np.array([*front, *spread(a["scale"], rank)], np.float32))
     resized = e.node("Resize", x, None, scales, sizes, **how)

@@ -209,11 +209,16 @@ def _resize(n: Call) -> Value:
         return x
     x = in_floats(n, n[0])
     dtype = n[0].dtype
-    varying = _varying(n)
-    if varying is not None:
-        for axis, out, factor in varying:
-            x = _following(n, x, axis, out, factor)
-        return _as_given(n, x, dtype)
+    changes = _changes(n)
+    if changes is not None:
+        made = _interpolated(n, x, changes)
+        if made is not None:
+            return _as_given(n, made, dtype)
+        sizes = [*x.shape, *[out for _, out, _ in changes]]
+        if any(isinstance(size, Dim) for size in sizes):
+            for axis, out, factor in changes:
+                x = _following(n, x, axis, out, factor)
+            return _as_given(n, x, dtype)
     axes = _plan(n, x.shape, *_given(n, n.known), dtype.itemsize)
     for each in axes:
         x = _resized(n, x, each)
@@ -232,18 +237,20 @@ def _as_given(n: Call, x: Value, dtype: np.dtype) -> Value:
     return n.cast(x, dtype)
 
 
-def _varying(n: Call) -> list[tuple[int, Any, float | None]] | None:
-    """The axes that change, their new sizes, and the factors that are given, where sizes vary; None
-    where none does, or the resize is of a rarer kind."""
+def _changes(n: Call) -> list[tuple[int, Any, float | None]] | None:
+    """The axes that change, their new sizes, and the factors that are given; None for a resize of a
+    rarer kind."""
     shape = n[0].shape
     rare = n.attr("antialias", 0) or n.attr("mode", "nearest") not in _TAPS
     rare = rare or n.attr("coordinate_transformation_mode", "") == "tf_crop_and_resize"
     rare = rare or n.attr("keep_aspect_ratio_policy", "stretch") != "stretch"
     axes = [n.axis(a, len(shape)) for a in n.ints("axes", range(len(shape))) or []]
     outs = n.known_ints(3) if n.node.op == "Resize" and n.version > 10 else None
-    if rare or not any(isinstance(one, Dim) for one in (*(outs or ()), *shape)):
+    if rare or 0 in shape:
         return None
     if outs:
+        if len(outs) != len(axes):
+            return None
         changes = [(axis, out, None) for axis, out in zip(axes, outs, strict=True)]
     else:
         _, scales, _ = _given(n, n.known)
@@ -270,6 +277,38 @@ def _varying(n: Call) -> list[tuple[int, Any, float | None]] | None:
 def _is_same(size: Any, other: Any) -> bool:
     """Whether two sizes are one, whatever sizes vary."""
     return size.is_same(other) if isinstance(size, Dim) else size is other or size == other
+
+
+def _interpolated(
+    n: Call, x: Value, changes: Sequence[tuple[int, Any, float | None]]
+) -> Value | None:
+    """A resize of images or signals as an operator of its own; None where that has no such form."""
+    mode = n.attr("mode", "nearest")
+    how = n.attr("coordinate_transformation_mode", "half_pixel" if n.version > 10 else "")
+    smooth = mode == "linear" or (mode == "cubic" and n.attr("cubic_coeff_a", -0.75) == -0.75)
+    aligned = how == "align_corners"
+    if not smooth or not (aligned or how == "half_pixel") or n.attr("exclude_outside", 0):
+        return None
+    outs = {axis: out for axis, out, _ in changes}
+    if not 3 <= x.ndim <= 4 or min(outs, default=0) < 2 or 0 in outs.values():
+        return None
+    factors = {axis: factor for axis, _, factor in changes if factor is not None}
+    more: dict[str, Any] = {"mode": mode, "align_corners": aligned}
+    places = range(2, x.ndim)
+    if factors:
+        if aligned and not all(factor.is_integer() for factor in factors.values()):
+            return None  # the last corner lies beyond the last place
+        return n.op("interpolate", x, scale=[factors.get(axis, 1.0) for axis in places], **more)
+    sizes = [outs.get(axis, x.shape[axis]) for axis in places]
+    if not any(isinstance(size, Dim) for size in sizes):
+        return n.op("interpolate", x, size=sizes, **more)
+    like = n.following(_image, [1, 1, *sizes], np.uint8, *sizes)
+    return n.op("interpolate", x, like, **more)
+
+
+def _image(*sizes: int) -> np.ndarray:
+    """An image whose sizes alone are read: its memory is never touched."""
+    return np.zeros((1, 1, *sizes), np.uint8)
 
 
 def _following(n: Call, x: Value, axis: int, out: Any, factor: float | None) -> Value:

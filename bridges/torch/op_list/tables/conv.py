@@ -161,7 +161,9 @@ def interpolate(e: Emission) -> None:
     mode = prefix[rank - 1] + kind
     if kind == "cubic" and rank != 2:
         e.refuse("PyTorch has cubic interpolation of images alone; take mode linear")
-    if a["size"]:
+    if e.has("like"):
+        how = f"size={e['like']}.shape[2:]"
+    elif a["size"]:
         how = f"size={list(spread(a['size'], rank))}"
     else:
         how = f"scale_factor={[float(one) for one in spread(a['scale'], rank)]}"
