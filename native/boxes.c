@@ -22,18 +22,30 @@ static void sink(const float *scores, word *heap, word size, word at, word box) 
   heap[at] = box;
 }
 
+/* The corners of the boxes, the lower of each side first. */
+static void take_corners(struct best_boxes *a) {
+  for (word box = 0; box < a->count; box++)
+    for (int side = 0; side < 2; side++) {
+      const float *own = a->boxes + 4 * box + side;
+      const float half = own[2] / 2;
+      const float one = a->centered ? own[0] - half : own[0];
+      const float other = a->centered ? own[0] + half : own[2];
+      a->corners[4 * box + side] = lesser(one, other);
+      a->corners[4 * box + 2 + side] = greater(one, other);
+    }
+}
+
 /* Boxes come by falling scores. Most are never asked for, so that a heap spares sorting them. */
-EXPORT(best_boxes)(struct best_boxes *a, word t, word n) {
+static word take_best(const struct best_boxes *a, const float *scores, word *best_ones) {
   const float bound = a->bound, least_score = a->least_score;
   word *heap = a->heap, size = 0, kept = 0;
   for (word box = 0; box < a->count; box++)
-    if (a->scores[box] > least_score) heap[size++] = box;
-  for (word at = size / 2; at-- > 0;) sink(a->scores, heap, size, at, heap[at]);
+    if (scores[box] > least_score) heap[size++] = box;
+  for (word at = size / 2; at-- > 0;) sink(scores, heap, size, at, heap[at]);
   while (size && kept < a->most) {
     const word best = heap[0];
-    const float *low = a->low + 2 * best, *high = a->high + 2 * best;
-    const float own[] = {low[0], low[1], high[0], high[1],
-                         (high[0] - low[0]) * (high[1] - low[1])};
+    const float *own = a->corners + 4 * best;
+    const float area = (own[BOTTOM] - own[TOP]) * (own[RIGHT] - own[LEFT]);
     float *line[SIDES];
     for (int side = 0; side < SIDES; side++) line[side] = a->sides + side * a->most;
     int clashes = 0;
@@ -42,14 +54,21 @@ EXPORT(best_boxes)(struct best_boxes *a, word t, word n) {
         const float tall = lesser(own[BOTTOM], line[BOTTOM][j]) - greater(own[TOP], line[TOP][j]);
         const float wide = lesser(own[RIGHT], line[RIGHT][j]) - greater(own[LEFT], line[LEFT][j]);
         const float common = greater(tall, 0) * greater(wide, 0);
-        clashes |= !(common <= bound * (own[AREA] + line[AREA][j] - common));
+        clashes |= !(common <= bound * (area + line[AREA][j] - common));
       }
     if (!clashes) {
-      for (int side = 0; side < SIDES; side++) line[side][kept] = own[side];
-      a->kept[kept++] = best;
+      for (int side = 0; side < AREA; side++) line[side][kept] = own[side];
+      line[AREA][kept] = area;
+      best_ones[kept++] = best;
     }
     size--;
-    sink(a->scores, heap, size, 0, heap[size]);
+    sink(scores, heap, size, 0, heap[size]);
   }
-  a->found = kept;
+  return kept;
+}
+
+EXPORT(best_boxes)(struct best_boxes *a, word t, word n) {
+  take_corners(a);
+  for (word label = 0; label < a->classes; label++)
+    a->found[label] = take_best(a, a->scores + label * a->count, a->kept + label * a->most);
 }

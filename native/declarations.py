@@ -337,20 +337,23 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         ),
     ),
     "boxes": (
-        # The numbers of those that overlap none that is better and kept, the best first.
+        # Of each class the numbers of those that overlap none that is better and kept, the best
+        # first.
         Struct(
             "best_boxes",
+            classes=COUNT,
             count=COUNT,
-            low=reads("count 2", "float32"),
-            high=reads("count 2", "float32"),
-            scores=reads("count", "float32"),
+            boxes=reads("count 4", "float32"),
+            centered=FLAG,  # whether a box is its center and its sizes; else two corners
+            scores=reads("classes count", "float32"),
             least_score=REAL,
             bound=REAL,  # of what two have in common, as a part of what they cover
             most=COUNT,
+            corners=writes("count 4", "float32"),
             heap=writes("count", "int64"),
             sides=writes("5 most", "float32"),
-            kept=writes("most", "int64"),
-            found=RESULT,
+            kept=writes("classes most", "int64"),
+            found=writes("classes", "int64"),  # how many each class keeps
         ),
     ),
     "bytes": (

@@ -237,19 +237,45 @@ def _suppress(
     count = 0 if most is None else int(np.asarray(most).reshape(-1)[0])
     bound = 0.0 if overlap is None else float(np.asarray(overlap).reshape(-1)[0])
     floor = -np.inf if least is None else float(np.asarray(least).reshape(-1)[0])
-    corners = boxes
-    if n.attr("center_point_box", 0):
-        center = boxes[..., :2]
-        half = boxes[..., 2:] / 2
-        corners = np.concatenate([center - half, center + half], -1)
-    low = np.minimum(corners[..., :2], corners[..., 2:])
-    high = np.maximum(corners[..., :2], corners[..., 2:])
-    chosen = []
-    for batch in range(scores.shape[0]):
-        for label in range(scores.shape[1]):
-            kept = _kept(low[batch], high[batch], scores[batch, label], count, bound, floor)
-            chosen += [(batch, label, box) for box in kept]
-    return np.array(chosen, np.int64).reshape(-1, 3)
+    centered = bool(n.attr("center_point_box", 0))
+    limits = count, bound, floor
+    chosen = [np.zeros((0, 3), np.int64)]
+    for batch, (own, by_class) in enumerate(zip(boxes, scores, strict=True)):
+        kept = _best_of_all(own, by_class, centered, *limits)
+        if kept is None:
+            low, high = _corners(own, centered)
+            kept = [_kept(low, high, line, *limits) for line in by_class]
+        for label, numbers in enumerate(kept):
+            rows = np.empty((len(numbers), 3), np.int64)
+            rows[:, 0], rows[:, 1], rows[:, 2] = batch, label, numbers
+            chosen.append(rows)
+    return np.concatenate(chosen)
+
+
+def _corners(boxes: np.ndarray, centered: bool) -> tuple[np.ndarray, np.ndarray]:
+    first, last = boxes[:, :2], boxes[:, 2:]
+    if centered:
+        first, last = first - last / 2, first + last / 2
+    return np.minimum(first, last), np.maximum(first, last)
+
+
+def _best_of_all(
+    boxes: np.ndarray, scores: np.ndarray, centered: bool, most: int, bound: float, floor: float
+) -> list[np.ndarray] | None:
+    """As `_kept`, of each class; None where there is no native library."""
+    library = native.load("boxes")
+    if library is None or not boxes.dtype == scores.dtype == np.float32:
+        return None
+    classes, count = scores.shape
+    most = max(0, min(most, count))
+    kept, found = np.empty((classes, most), np.int64), np.empty(classes, np.int64)
+    fields = {"classes": classes, "count": count, "most": most, "centered": centered}
+    fields |= {"kept": kept, "found": found, "heap": np.empty(count, np.int64)}
+    fields |= {"corners": np.empty((count, 4), np.float32)}
+    fields |= {"boxes": np.ascontiguousarray(boxes), "scores": np.ascontiguousarray(scores)}
+    sides = np.empty((5, most), np.float32)
+    bind(library, "best_boxes", least_score=floor, bound=bound, sides=sides, **fields).run()
+    return [line[:size] for line, size in zip(kept, found.tolist(), strict=True)]
 
 
 def _kept(
@@ -261,26 +287,6 @@ def _kept(
     floor: float,
 ) -> list[int]:
     """The boxes of one class that overlap none that is better."""
-    library = native.load("boxes")
-    if library is not None and low.dtype == scores.dtype == np.float32:
-        count = len(scores)
-        best = np.empty(max(0, min(most, count)), np.int64)
-        block = bind(
-            library,
-            "best_boxes",
-            count=count,
-            low=np.ascontiguousarray(low),
-            high=np.ascontiguousarray(high),
-            scores=np.ascontiguousarray(scores),
-            least_score=floor,
-            bound=bound,
-            most=len(best),
-            heap=np.empty(count, np.int64),
-            sides=np.empty((5, len(best)), np.float32),
-            kept=best,
-        )
-        block.run()
-        return best[: block.struct.found].tolist()
     order = np.flatnonzero(scores > floor)
     order = order[np.argsort(-scores[order], kind="stable")]
     (top, left), (bottom, right) = low[order].T.copy(), high[order].T.copy()
