@@ -1715,6 +1715,15 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             source_step=STEP,
             source_rows=reads("rows", "int64", optional=True),
         ),
+        # Places of grids, one after the other.
+        Struct(
+            "opscope_grids",
+            grids=COUNT,
+            axes=SOME,
+            sizes=reads("grids 1+2*axes", "int64"),  # first place, counts, and steps
+            count=COUNT,  # of all places
+            places=writes("count", "int64"),
+        ),
         # Rows of a table, by their numbers.
         Struct(
             "opscope_take",

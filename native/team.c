@@ -85,6 +85,31 @@ EXPORT(opscope_copy)(const struct opscope_copy *a, word t, word n) {
            a->source + (from ? from[i] : i) * a->source_step, a->bytes);
 }
 
+/* Each is the places of its last axes, again and again, further on. */
+EXPORT(opscope_grids)(const struct opscope_grids *a, word t, word n) {
+  const word axes = a->axes;
+  word *to = a->places;
+  const word *const end = to + a->count;
+  for (word g = 0; g < a->grids; g++) {
+    const word *first = a->sizes + g * (1 + 2 * axes), *counts = first + 1, *steps = counts + axes;
+    word size = 1;
+    for (word axis = 0; axis < axes; axis++) size *= counts[axis];
+    if (size < 1 || size > end - to) return;
+    *to = *first;
+    size = 1;
+    for (word axis = axes - 1; axis >= 0; axis--) {
+      const word count = counts[axis], step = steps[axis];
+      if (size == 1)
+        for (word k = 1; k < count; k++) to[k] = *to + k * step;
+      else
+        for (word k = 1; k < count; k++)
+          for (word i = 0; i < size; i++) to[k * size + i] = to[i] + k * step;
+      size *= count;
+    }
+    to += size;
+  }
+}
+
 /* Rows lie anywhere in a large table: those of the next ids come from memory meanwhile. */
 EXPORT(opscope_take)(struct opscope_take *a, word t, word n) {
   enum { NEXT = 8, NEAR = 4 };  /* ids ahead; cache lines of a row, after which the processor sees */

@@ -295,6 +295,19 @@ def made_grid(*sizes: int) -> np.ndarray:
     return places
 
 
+def fill_grids(library: Library, sizes: np.ndarray, places: np.ndarray) -> None:
+    """As `made_grid`, of several at once, one after the other.
+
+    Args:
+        sizes [grids, 1 + 2 axes]: of each its first place, its counts, and its steps; a count of 1
+            is no axis.
+        places: int64, as many as all grids have, or more.
+    """
+    axes = sizes.shape[1] // 2
+    given = {"grids": len(sizes), "axes": axes, "sizes": sizes, "places": places}
+    bind(library, "opscope_grids", count=len(places), **given).run()
+
+
 @functools.cache
 def declared(file: str, name: str) -> Struct:
     """What a function of a file takes, or a part of that."""

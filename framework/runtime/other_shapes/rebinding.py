@@ -9,6 +9,7 @@ array than how it lies, are bound again.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import is_not
@@ -20,7 +21,8 @@ import numpy as np
 from ...base.cpu.threads import most_threads
 from ...base.errors import RunError
 from ...base.sizes.many_dims import ManyDims
-from ...fusion.compiled.arguments import NotTracedError
+from ...fusion.compiled.arguments import NotTracedError, fill_grids, made_grid
+from ...fusion.team import library
 from ..binding import BoundSteps
 from ..plans.memory import memory_of, padded
 from ..plans.plan import PlanStep
@@ -28,9 +30,73 @@ from .tracing import FLAGS, Bound, Operands, Traced, flags_of, sizes_of
 
 _log = logging.getLogger(__name__)
 
+_FREE = 2
+"""Memory of places that waits for the next shape, at most."""
 _MOST_TRACES = 3
 """Of a step: for sizes that lead its kernel to other decisions."""
 _Call = Callable[[], Any]
+
+
+class _Room:
+    """Memory for places, which the next shape takes once no frame has it: new memory costs more
+    than what is written to it.
+
+    Args:
+        free: memory that no frame has. count: of places.
+    """
+
+    def __init__(self, free: deque[np.ndarray], count: int) -> None:
+        self._free = free
+        try:
+            self.places = free.pop()
+        except IndexError:
+            self.places = np.empty(count, np.int64)
+        if len(self.places) < count:
+            self.places = np.empty(count, np.int64)
+
+    def __del__(self) -> None:
+        self._free.append(self.places)
+
+
+class _Grids:
+    """The grids of traces, which one function makes.
+
+    Args:
+        grids: of each the trace, the place of its address, and those of its sizes.
+        one: place of a 1 after all sizes, where others have more axes.
+    """
+
+    def __init__(self, grids: Sequence[tuple[int, int, range]], one: int) -> None:
+        axes = max([len(own) // 2 for _, _, own in grids], default=0)
+        rows = []
+        for _, _, own in grids:
+            half, ones = 1 + len(own) // 2, [one] * (axes - len(own) // 2)
+            rows.append([*own[:half], *ones, *own[half:], *ones])
+        self._free: deque[np.ndarray] = deque(maxlen=_FREE)
+        self._sizes = np.array(rows, np.intp).reshape(-1, 1 + 2 * axes)
+        self._traces = np.array([trace for trace, _, _ in grids], np.intp)
+        self._places = np.array([place for _, place, _ in grids], np.intp)
+
+    def put(
+        self, row: np.ndarray, nbytes: np.ndarray, sizes: np.ndarray, served: np.ndarray
+    ) -> list[Any]:
+        """Make those of the traces that serve; puts addresses and bytes into two rows. The owners
+        of what was made."""
+        wanted = served[self._traces].nonzero()[0]
+        if not len(wanted):
+            return []
+        numbers: dict[tuple[int, ...], int] = {}  # steps have the same ones
+        given = np.append(sizes, 1)[self._sizes[wanted]].tolist()
+        which = [numbers.setdefault(tuple(one), len(numbers)) for one in given]
+        own = np.array(list(numbers), np.int64)
+        ends = np.cumsum(np.multiply.reduce(own[:, 1 : 1 + own.shape[1] // 2], 1))
+        room = _Room(self._free, int(ends[-1]))
+        fill_grids(library(), own, room.places)
+        begins = np.append(0, ends[:-1])
+        at = self._places[wanted]
+        row[at] = room.places.ctypes.data + 8 * begins[which]
+        nbytes[at] = 8 * (ends - begins)[which]
+        return [room]
 
 
 class _Joint:
@@ -85,15 +151,19 @@ class _Joint:
         # Of all memory: the trace, its place in the row, what gives it, and places of its sizes.
         self._makes: list[tuple[int, int, str, Any, Any, slice]] = []
         scratch: list[tuple[int, int, int]] = []
+        grids: list[tuple[int, int, range]] = []
         at = 0
         for number, one in enumerate(traced):
             for place, (kind, first, second) in enumerate(one.memory, self._late[number] + 1):
                 end = at + len(sizes_of(kind, first, second))
                 if kind == "scratch":
                     scratch.append((number, place, at))
+                elif first is made_grid and library() is not None:
+                    grids.append((number, place, range(at, end)))
                 else:
                     self._makes.append((number, place, kind, first, second, slice(at, end)))
                 at = end
+        self._grids = _Grids(grids, at)
         self._scratch_of, self._scratch_at, self._scratch_sizes = (
             np.array(scratch, np.int64).reshape(-1, 3).T
         )
@@ -175,7 +245,7 @@ class _Joint:
             top = int((begins + wanted).max())
             row[self._scratch_at] = begins + frame._pool.span(top)
             nbytes[self._scratch_at] = wanted
-        owners: list[Any] = []
+        owners: list[Any] = self._grids.put(row, nbytes, sizes, served)
         known: dict[Any, tuple[int, int]] = {}  # addresses and bytes
         given = sizes.tolist()
         for number, place, kind, first, second, at in self._makes:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.sizes.dims import Dims
-from opscope.framework.fusion.compiled.arguments import NotTracedError, grid_of
+from opscope.framework.fusion.compiled.arguments import NotTracedError, fill_grids, grid_of
 from opscope.framework.fusion.laid import Laid, LaidGrid
+from opscope.framework.fusion.team import library
 
 
 def drawn(rng: np.random.Generator, array: Any, laid: Any) -> tuple[Any, Any]:
@@ -99,3 +100,15 @@ def test_a_grid_knows_its_end_and_size() -> None:
         np.testing.assert_array_equal(places, wanted)
     with pytest.raises(NotTracedError):
         LaidGrid((3,), (-1,), 0, 64)
+
+
+@pytest.mark.skipif(library() is None, reason="there is no native library")
+def test_grids_are_made_together() -> None:
+    rng = np.random.default_rng(0)
+    for axes in range(1, 5):
+        counts, steps = rng.integers(1, 6, (7, axes)), rng.integers(0, 9, (7, axes))
+        sizes = np.concatenate([rng.integers(0, 9, (7, 1)), counts, steps], 1)
+        wanted = [grid_of(*own) for own in sizes.tolist()]
+        places = np.full(sum(map(len, wanted)) + 3, -1)
+        fill_grids(library(), sizes, places)
+        np.testing.assert_array_equal(places, [*np.concatenate(wanted), -1, -1, -1])
