@@ -23,16 +23,16 @@ _CUBIC = -0.75  # the coefficient of the cubic convolution, PyTorch's
 
 interpolate = operator(
     "interpolate",
-    doc="Interpolation of [N, C, ...] along all spatial axes, to another `size`, to that of `like`,"
-    " or by a factor `scale`: upsampling and downsampling. An axis of S places becomes one of"
-    " floor(S * scale). Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 / scale, or"
+    doc="Interpolation of [N, C, ...] along all spatial axes, to another `size`, to the sizes of"
+    " `like`, or by a factor `scale`: upsampling and downsampling. An axis of S places becomes one"
+    " of floor(S * scale). Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 / scale, or"
     " S / size; with align_corners at p * (S - 1) / (size - 1), so that the corners are the same;"
     " `nearest` takes floor(p * r).",
     inputs=[
         Slot("x", "[N, C, ...], floats", not_in_gradient=True),
         Slot(
             "like",
-            "of as many axes as x: its spatial sizes are those of out; its values are not read",
+            "of as many axes as x; out has its spatial sizes, and its values are not read",
             optional=True,
             not_in_gradient=True,
             shape_only=True,

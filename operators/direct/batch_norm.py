@@ -143,8 +143,8 @@ def is_constant(k: KernelArgs, dtype: np.dtype) -> bool:
 
 
 def folded(k: KernelArgs, work: Work, before: Any, groups: int) -> Any:
-    """Factors and terms of a batch norm that is constant, with zeros after those of each group of
-    channels to whole vectors: [groups, 2, places].
+    """Factors and terms of a batch norm that is constant, of each group of channels, with zeros
+    after them to whole vectors: [groups, 2, places].
 
     They stay from run to run where the frame knows when statistics and parameters change.
 

@@ -1764,11 +1764,11 @@ class BuilderMethods:
         align_corners: bool = False,
         name: str = "",
     ) -> Var:
-        """Interpolation of [N, C, ...] along all spatial axes, to another `size`, to that of
-        `like`, or by a factor `scale`: upsampling and downsampling. An axis of S places becomes
-        one of floor(S * scale). Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 / scale,
-        or S / size; with align_corners at p * (S - 1) / (size - 1), so that the corners are the
-        same; `nearest` takes floor(p * r)."""
+        """Interpolation of [N, C, ...] along all spatial axes, to another `size`, to the sizes
+        of `like`, or by a factor `scale`: upsampling and downsampling. An axis of S places
+        becomes one of floor(S * scale). Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 /
+        scale, or S / size; with align_corners at p * (S - 1) / (size - 1), so that the corners
+        are the same; `nearest` takes floor(p * r)."""
     def isfinite(
         self,
         x: Var | str,

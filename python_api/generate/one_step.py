@@ -252,7 +252,7 @@ class _Cut:
         # The same of the axis of tokens: of each hypothesis [T, ...].
         attrs = dict(op.node.attrs)
         rank = len(self.specs[next(n for n in op.input_vars() if n in self.moving)][0])
-        # Those of `stack` are axes of its result, which has one more.
+        # `stack` counts axes of its result, which has one more.
         made = infer_one(op, self.specs, {}).values()
         most = max([rank, *[len(shape) for shape, _ in made]])
         for name in _AXES:

@@ -41,6 +41,7 @@ _RICH = (
     "spliced gradient",
     "pictures",
     "pictures, double",
+    "sizes of pictures",
     "one row",
     "one row, double",
     "few products",

@@ -40,13 +40,18 @@ _SMALL, _LARGE = (40, 300), (300, 700)
 _LARGE_LOOPS = 30  # one in so many is run on the larger one
 
 
-def _predicting(b: NetBuilder, feed: Mapping[str, Any], name: str) -> Work:
-    """One loaded net, whose `predict` all threads call."""
+def _loaded(b: NetBuilder) -> Any:
+    """A net that was saved and loaded."""
     scope = Scope()
     b.initialize(scope, OpContext(seed=5))
     with tempfile.TemporaryDirectory() as folder:
         save(b, scope, f"{folder}/net")
-        loaded = load(f"{folder}/net")
+        return load(f"{folder}/net")
+
+
+def _predicting(b: NetBuilder, feed: Mapping[str, Any], name: str) -> Work:
+    """One loaded net, whose `predict` all threads call."""
+    loaded = _loaded(b)
 
     def predict() -> Results:
         value = loaded.predict(feed, name)[name]
@@ -203,6 +208,16 @@ def convolution_prediction() -> Work:
     return _predicting(b, {"x": pictures}, "y")
 
 
+def sizes_of_pictures() -> Work:
+    """A loaded net that comes with images of several sizes: from the third on, traces bind it."""
+    b = NetBuilder("sizes")
+    x = b.conv2d(b.input("x", [-1, 3, -1, -1]), 16, 3, activation="relu")
+    b.assign(b.conv2d(b.interpolate(x, scale=2, mode="linear"), 8, 3, padding=1), name="y")
+    loaded, rng = _loaded(b), np.random.default_rng(20)
+    feeds = {n: {"x": rng.normal(size=(1, 3, 9, n)).astype("f4")} for n in (8, 12, 16, 20, 24)}
+    return lambda: {str(n): loaded.predict(feed, "y")["y"] for n, feed in feeds.items()}
+
+
 def folded_norms(dtype: str) -> Work:
     """Convolutions with the batch norm behind them, which weights and bias take in."""
     b = NetBuilder("norms", dtype)
@@ -248,6 +263,7 @@ def pictures(dtype: str) -> Work:
             few = getattr(b, f"conv{rank}d")(x, 3, 3)
             pooled = [getattr(b, f"{family}_pool{rank}d")(y, kernel=[2] * rank) for y in (x, few)]
             pooled.append(getattr(b, f"adaptive_avg_pool{rank}d")(x, size=[1] * rank))
+            pooled.append(b.interpolate(x, scale=1.5, mode="linear"))
             costs += [b.mean(b.square(y)) for y in pooled]
     b.backward_from(b.sum(costs, name="cost"), wrt=[*parameters(b), *feed])
     b.add_optimization(0.1, "sgd")
@@ -656,6 +672,7 @@ WORKS: dict[str, Callable[[], Work]] = {
     "team prediction": team_prediction,
     "both ways": both_ways,
     "convolution prediction": convolution_prediction,
+    "sizes of pictures": sizes_of_pictures,
     "every loop": partial(every_loop, "float32"),
     "every loop, double": partial(every_loop, "float64"),
     "copies": copies,
