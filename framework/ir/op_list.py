@@ -78,6 +78,7 @@ class OpNode:
         source: where it was written; None where it is not known.
         checked: what an earlier check of this node found; `Operator` fills and uses it.
         alike: the signature of the operator, see `Operator.signature`, which fills and uses it.
+        listed: the names of each mapping of slots, where somebody asked.
     """
 
     type: str
@@ -89,14 +90,23 @@ class OpNode:
     source: SourceLocation | None = None
     checked: Checked | None = None
     alike: object | None = None
+    listed: tuple[list[str], list[str]] | None = None
 
     def input_names(self) -> list[str]:
-        """Every variable that it reads, slot by slot; `@EMPTY@` is none."""
-        return real_names(self.inputs)
+        """Every variable that it reads, slot by slot; `@EMPTY@` is none. Callers must not change
+        the list."""
+        return self._lists()[0]
 
     def output_names(self) -> list[str]:
-        """Every variable that it writes, slot by slot; `@EMPTY@` is none."""
-        return real_names(self.outputs)
+        """Every variable that it writes, slot by slot; `@EMPTY@` is none. Callers must not change
+        the list."""
+        return self._lists()[1]
+
+    def _lists(self) -> tuple[list[str], list[str]]:
+        # Passes, plans and runs ask several times, of operators that nets share.
+        if self.listed is None:
+            self.listed = real_names(self.inputs), real_names(self.outputs)
+        return self.listed
 
     def inner_nets(self) -> Iterator[tuple[str, OpList]]:
         """Attributes that are nets, by name."""

@@ -87,10 +87,6 @@ share an operator must not find the names of one with the slots of another."""
 _NONE: _Listed = (None, [])
 
 
-def _listed(slots: SlotNames) -> _Listed:
-    return slots, real_names(slots)
-
-
 class Operator:
     """One entry of a net's list.
 
@@ -221,14 +217,18 @@ class Operator:
         """The variables that it reads, slot by slot; callers must not change the list."""
         slots, names = self._reads
         if slots is not self.inputs:
-            self._reads = slots, names = _listed(self.inputs)
+            slots, node = self.inputs, self.node
+            names = node.input_names() if slots is node.inputs else real_names(slots)
+            self._reads = slots, names
         return names
 
     def output_vars(self) -> list[str]:
         """The variables that it writes, slot by slot; callers must not change the list."""
         slots, names = self._writes
         if slots is not self.outputs:
-            self._writes = slots, names = _listed(self.outputs)
+            slots, node = self.outputs, self.node
+            names = node.output_names() if slots is node.outputs else real_names(slots)
+            self._writes = slots, names
         return names
 
     def signature(self) -> object | None:

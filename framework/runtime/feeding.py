@@ -15,7 +15,7 @@ from ..base.scope import FED, Scope, Variable
 from ..base.sequence import Sequences, equal_levels
 from ..base.sizes.shape import Levels, fits, layout_hint
 from ..ir.desc import FORWARD, INPUT
-from ..ir.op_list import OpList, OpNode, VarDecl
+from ..ir.op_list import OpList, VarDecl
 from .initialize import PERSISTENT
 
 Given = dict[str, tuple[VarDecl, Any, Levels]]
@@ -158,17 +158,20 @@ class Inputs:
     def __init__(self, net: OpList, *, between: bool = False) -> None:
         self._vars = {var.name: var for var in net.vars}
         self._checked: dict[str, VarDecl] = {}
-        self._computed: dict[str, tuple[int, OpNode]] = {}  # name -> what computes it
-        self.between: set[str] = set()
+        self._ops = ops = net.ops
+        self._computed: dict[str, int] = {}  # name -> the number of what computes it
         read: set[str] = set()
-        for index, op in enumerate(net.ops):
+        for index, op in enumerate(ops):
             # Read before it is written: fed as well, though an operator updates it later.
             read.update(op.input_names())
             for name in op.output_names():
-                if name not in read and self._vars[name].kind not in PERSISTENT:
-                    self._computed.setdefault(name, (index, op))
-                    if between and op.role == FORWARD:
-                        self.between.add(name)
+                if name not in read:
+                    self._computed.setdefault(name, index)
+        for name in [var.name for var in net.vars if var.kind in PERSISTENT]:
+            self._computed.pop(name, None)
+        self.between: set[str] = set()
+        if between:
+            self.between |= {n for n, at in self._computed.items() if ops[at].role == FORWARD}
 
     def declared(self, name: str, where: str = "feed") -> VarDecl:
         """The declaration of a variable that may be fed.
@@ -186,10 +189,11 @@ class Inputs:
         if name in self.between:
             return var.changed(kind=INPUT)
         if name in self._computed:
-            index, op = self._computed[name]
+            index = self._computed[name]
+            op = self._ops[index]
             raise VariableError(
-                f"{where}: {name!r} is computed by op {index} ({op.type}), which would write over"
-                " what is fed; feed the inputs that it is computed from"
+                f"{where}: {name!r} is computed by op {index} ({op.type}), which would"
+                " write over what is fed; feed the inputs that it is computed from"
             )
         return var
 

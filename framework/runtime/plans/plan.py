@@ -568,7 +568,7 @@ def _lay_out(plan: Plan, span: Range, packed: bool) -> list[tuple[int, int]]:
             ends.setdefault(last, set()).add(block)
         # Freed after all of the step's writes are placed: a result must not get the memory of an
         # input that its kernel still reads.
-        for block in sorted(ends.pop(index, ())):
+        for block in sorted(ends.pop(index)) if index in ends else ():
             if busy_until.get(block) == index:
                 del busy_until[block]
                 done[block] = index

@@ -135,13 +135,15 @@ def steps_of(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, st
     # another one does, however many they are.
     first_reader: dict[str, int] = {}
     last_reader: dict[str, int] = {}
-    for number, ops in enumerate(groups):
+    inside = [name for ops in groups if len(ops) > 1 for op in ops for name in op.output_vars()]
+    asked = {views.get(name, name) for name in inside}
+    for number, ops in enumerate(groups) if asked else ():
         for op in ops:
             for name in op.value_reads():
                 root = views.get(name, name)
-                if root not in last_reader:
-                    first_reader[root] = number
-                last_reader[root] = number
+                if root in asked:
+                    first_reader.setdefault(root, number)
+                    last_reader[root] = number
     steps = Steps()
     for number, ops in enumerate(groups):
         if len(ops) == 1:
