@@ -174,7 +174,7 @@ def test_rates_of_layers_reach_their_parameters(kind: str) -> None:
         (lambda b, x: b.max_pool2d(x, kernel_size=2), AttributeTypeError, ["write kernel=2"]),
         (lambda b, x: b.fc(x, units=2), AttributeTypeError, ["write size=2", "it has x, size"]),
         (lambda b, x: b.max_pool2d(x, 2), SlotError, ["by name: kernel=2"]),
-        (lambda b, x: b.interpolate(x, 3), SlotError, ["by name: size=3"]),
+        (lambda b, x: b.interpolate(x, 3), SlotError, ["'like' wants a variable, not 3"]),
         (lambda b, x: b.fc(x, siez=2), AttributeTypeError, ["did you mean size?"]),
         (lambda b, x: b.conv2d(x, 4, 3, paddin=1), AttributeTypeError, ["did you mean padding"]),
         (lambda b, x: b.lstm(x, hidden_size=4), AttributeTypeError, ["write size=4"]),
