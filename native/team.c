@@ -94,7 +94,8 @@ EXPORT(opscope_grids)(const struct opscope_grids *a, word t, word n) {
     const word *first = a->sizes + g * (1 + 2 * axes), *counts = first + 1, *steps = counts + axes;
     word size = 1;
     for (word axis = 0; axis < axes; axis++) size *= counts[axis];
-    if (size < 1 || size > end - to) return;
+    if (size < 1) continue;
+    if (size > end - to) return;
     *to = *first;
     size = 1;
     for (word axis = axes - 1; axis >= 0; axis--) {

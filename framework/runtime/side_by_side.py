@@ -1,8 +1,8 @@
 """Loops that do not depend on each other, side by side on the threads of the team.
 
-The two directions of a recurrent layer are such loops. A step of a loop over one sequence is too
-short for threads to share it. So each thread does a loop of its own: the first one waits until the
-second one begins, which is right where nothing reads what it gives in between.
+The two directions of a recurrent layer of ONNX are such loops. A step of a loop over one sequence
+is too short for threads to share it. So each thread does a loop of its own: the first one waits
+until the second one begins, which is right where nothing reads what it gives in between.
 """
 
 from __future__ import annotations

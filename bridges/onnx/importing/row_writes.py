@@ -3,7 +3,8 @@
 Paddle's exporter writes the range of i, the shape of the part that it takes of x, and a scatter.
 Their shapes follow from i, as far as a net can tell; so each would cut the round of a loop, as of a
 table's cells, into several nets. There is one row in the range, or none where i lies beyond the
-last one.
+last one. A negative i counts from the end. ONNX's operators refuse -1, and what lies before the
+first row: there -1 is the last row, and nothing is written before the first one.
 """
 
 from __future__ import annotations
@@ -82,11 +83,13 @@ class _Write:
         def number(value: object) -> str:
             return add("Constant", (), value=np.array(value, np.int64))
 
+        none = number(0)
         size = add("Gather", [add("Shape", [self.tensor]), number(self.axis)])
-        rows = add("Range", [number(0), size, number(1)])
+        rows = add("Range", [none, size, number(1)])
         shape = [-1 if axis == self.axis else 1 for axis in range(self.rank)]
         rows = add("Reshape", [rows, number(shape)])
         at = add("Cast", [self.at], to=pb.TensorProto.INT64)
+        at = add("Where", [add("Less", [at, none]), add("Add", [at, size]), at])
         choice = add("Equal", [rows, at])
         inputs = (choice, self.value, self.tensor)
         return [*made, Node("Where", "", 16, scatter.name, inputs, (out,), {})]

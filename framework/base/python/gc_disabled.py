@@ -17,7 +17,7 @@ def gc_disabled() -> Iterator[None]:
     A compilation makes tens of thousands of objects that stay alive, and no cycles. The collector
     starts whenever enough new objects were made and would visit all of them each time: a third of
     the time that compiling a recurrent network takes. Nor are many of them visited afterwards: they
-    go to the oldest generation as they are.
+    go to the oldest generation as they are, as do all other young objects of the process.
     """
     was_on = gc.isenabled()
     gc.disable()

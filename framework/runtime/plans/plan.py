@@ -178,7 +178,6 @@ class Form:
         specs = plan.specs
         numbers: dict[ArraySpec, int] = {}
         self._numbers = [numbers.setdefault(spec, len(numbers)) for spec in specs.values()]
-        self._specs = list(numbers)
         # What lies in blocks at one time, one after the other.
         held = {(block, (numbers[specs[name]],)) for name, block in plan.placement.items()}
         held |= {
@@ -207,6 +206,8 @@ class Form:
         self._equal = {(specs[over], specs[name]) for over, name in plan.overwrites}
         joined = plan.channels_last if plan.parts else ()
         self._images = {specs[name][0] for name in joined}
+        # Last: it says that all is known, and another thread may look at the same form.
+        self._specs = list(numbers)
 
     def resized(self, specs: dict[str, ArraySpec], offsets: Mapping[str, Levels]) -> Plan | None:
         """The plan for other shapes; None where they do not fit the form."""

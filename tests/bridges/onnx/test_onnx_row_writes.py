@@ -100,6 +100,23 @@ def test_rows_in_a_loop_that_data_end(
         assert len(runs) <= limit + 2  # one net for each round, and what is around the loop
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_places_count_from_the_end_as_well(dtype: Any) -> None:
+    g = Graph("g")
+    x = g.input("x", np.float32, [2, 4])
+    at, value = g.input("at", dtype, []), g.input("value", np.float32, [2])
+    g.output(written(g, x, at, value, 1, 2), np.float32)
+    model = model_of_bytes(model_bytes(g))
+    assert "Where" in [node.op for node in model._model.graph.nodes]
+    for place in range(-5, 6):
+        feed = {"x": np.zeros((2, 4), np.float32), "at": np.array(place, dtype)}
+        (found,) = model.run(feed | {"value": np.ones(2, np.float32)}).values()
+        wanted = feed["x"]
+        if -4 <= place < 4:
+            wanted[:, place] = 1
+        assert (found == wanted).all(), place
+
+
 @pytest.mark.parametrize("wrong", [{}, {"by": 2}, {"along": 0}, {"step": 2}])
 def test_what_only_looks_so_stays_as_it_is(wrong: dict[str, int]) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")

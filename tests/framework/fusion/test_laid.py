@@ -107,6 +107,7 @@ def test_grids_are_made_together() -> None:
     rng = np.random.default_rng(0)
     for axes in range(1, 5):
         counts, steps = rng.integers(1, 6, (7, axes)), rng.integers(0, 9, (7, axes))
+        counts[2, axes // 2] = 0  # an empty one, and others after it
         sizes = np.concatenate([rng.integers(0, 9, (7, 1)), counts, steps], 1)
         wanted = [grid_of(*own) for own in sizes.tolist()]
         places = np.full(sum(map(len, wanted)) + 3, -1)
