@@ -25,20 +25,20 @@ class BoundLoop:
     loop: Loop
     variables: tuple[str, ...]
 
-    def columns(self, arrays: Sequence[Any]) -> int:
-        """The width of a row, where rows or columns are among the operands; else 0."""
+    def columns(self, arrays: Sequence[Any]) -> int | None:
+        """The width of a row, where rows or columns are among the operands; else None."""
         for array, operand in zip(arrays, self.loop.operands, strict=True):
             if operand.kind == ROW:
                 return array.size
             if operand.kind == COLUMN:
                 return arrays[self.loop.stores[0][0]].size // max(array.size, 1)
-        return 0
+        return None
 
 
 def by_rows(bound: BoundLoop, arrays: Sequence[np.ndarray]) -> ByRows | None:
     """A loop over the rows of matrices as work in blocks of them."""
     shape = arrays[bound.loop.stores[0][0]].shape
-    if len(shape) != 2 or bound.columns(arrays) not in (0, shape[1]):
+    if len(shape) != 2 or bound.columns(arrays) not in (None, shape[1]):
         return None
     block = argument_of(bound, arrays, shape[1])
     # A single row cannot be cut into blocks of rows.
@@ -70,7 +70,7 @@ def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[tuple[BoundLoop
         return same
     shape = arrays[full[0]].shape
     channels = [i for i, operand in enumerate(operands) if operand.kind == COLUMN]
-    if not bound.columns(arrays):
+    if bound.columns(arrays) is None:
         return [(bound, [moved.get(i, array) for i, array in enumerate(arrays)])]
     if any(operand.kind == ROW for operand in operands) or not all(
         is_of_channels(arrays[i].shape, shape) for i in channels
@@ -89,11 +89,13 @@ def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[tuple[BoundLoop
     ]  # fmt: skip
 
 
-def argument_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> Block | None:
+def argument_of(
+    bound: BoundLoop, arrays: Sequence[np.ndarray], width: int | None = None
+) -> Block | None:
     """The argument of a loop; None where it has no program, or an array's strides do not suit it.
 
     Args:
-        width: columns of a row; 0: as many as can be taken as one row.
+        width: columns of a row; None: as many as can be taken as one row.
     """
     program = chains.program(bound.loop)
     if program is None:
@@ -101,13 +103,11 @@ def argument_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) 
     shape = arrays[bound.loop.stores[0][0]].shape
     total = prod(shape)
     full = [a for a, o in zip(arrays, bound.loop.operands, strict=True) if o.kind == FULL]
-    if width or (width := bound.columns(arrays)):
-        columns = width
-    elif all(array.flags.c_contiguous for array in full):
+    columns = bound.columns(arrays) if width is None else width
+    if columns is None:
         # Contiguous throughout: one long row saves the outer loop.
-        columns = max(total, 1)
-    else:
-        columns = shape[-1]
+        one_row = all(array.flags.c_contiguous for array in full)
+        columns = max(total, 1) if one_row else shape[-1]
     rows = total // columns if columns else 0
     placed = []
     for array, operand in zip(arrays, bound.loop.operands, strict=True):

@@ -20,7 +20,7 @@ from scalar_loops import task_of_loop
 pytestmark = pytest.mark.skipif(not chains.available(), reason="there is no native library")
 
 _KINDS = (FULL, ROW, COLUMN, ONE)
-_SHAPES = (1, 1), (3, 37), (2, 700), (70, 5), (133, 10), (7, 64)
+_SHAPES = (1, 1), (3, 37), (2, 700), (70, 5), (133, 10), (7, 64), (3, 0), (0, 5)
 _SIGNS = "+ - * / < > <= >= == != && ||".split()
 
 
