@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ _KINDS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _SHORT = 64
 """Denominators up to which a factor of a size has all its digits in every product."""
+_TOO_LARGE = 2.0**64  # of no array is an axis as long
 _CUBIC = -0.75  # the coefficient of the cubic convolution, PyTorch's
 
 interpolate = operator(
@@ -83,8 +85,8 @@ def interpolate_shape(s: ShapeArgs) -> None:
         sizes = per_axis(s, "size", rank)
     else:
         scales = per_axis(s, "scale", rank)
-        if min(scales) <= 0:
-            s.fail(f"scale={list(scales)} is not above 0")
+        if not all(0 < scale < inf for scale in scales):
+            s.fail(f"scale={list(scales)} is not above 0 and finite")
         sizes = tuple(
             -1 if n < 0 else _scaled(n, scale) for n, scale in zip(x[2:], scales, strict=True)
         )
@@ -97,7 +99,10 @@ def _scaled(size: Any, scale: float) -> Any:
     """A size times a factor, rounded down; exact for sizes that vary if the factor is a short
     fraction."""
     up, down = scale.as_integer_ratio()
-    return size * up // down if isinstance(size, Dim) and down <= _SHORT else int(int(size) * scale)
+    if isinstance(size, Dim) and down <= _SHORT:
+        return size * up // down
+    # A product may be infinite; this, too, is refused as larger than any array.
+    return int(min(int(size) * scale, _TOO_LARGE))
 
 
 def taps_of(mode: str) -> int:

@@ -97,7 +97,9 @@ class TestInterpolate(OpTest):
             "wants 3 spatial axes, and x has 2", {"x": x}, {"scale": 2, "mode": "trilinear"}
         )
         self.refuses("not for nearest", {"x": x}, {"scale": 2, "align_corners": True})
-        self.refuses("is not above 0", {"x": x}, {"scale": -1.0})
+        for scale in (-1.0, [2.0, 0.0], np.nan, [2.0, np.nan], np.inf, -np.inf):
+            self.refuses("is not above 0 and finite", {"x": x}, {"scale": scale})
+        self.refuses("is larger than any array", {"x": x}, {"scale": 1e308})
         self.refuses("leaves nothing of the spatial sizes", {"x": x}, {"scale": [0.2, 1]})
         self.refuses("axis of size 0", {"x": x[:, :, :0]}, {"size": 2})
         self.refuses("floating dtype", {"x": x.astype(int)}, {"size": 2})
