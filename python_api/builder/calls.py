@@ -6,6 +6,7 @@ wrong with them is refused, with what to write instead.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 
 from ...framework.base.errors import (
     AttributeTypeError,
+    OpscopeError,
     ShapeError,
     SlotError,
     VariableError,
@@ -293,13 +295,18 @@ def split_arguments(
         names_of: (value, operator, slot) -> the names of the variables that the value stands for.
 
     Raises:
-        SlotError: too many inputs, or a slot that is given twice.
+        SlotError: too many inputs, an attribute by position, or a slot that is given twice.
         AttributeTypeError: a keyword that is neither a slot nor an attribute.
     """
     if len(inputs) > len(entry.inputs):
         raise SlotError(_too_many(entry, inputs))
     slots = {}
     for slot, value in zip(entry.inputs, inputs, strict=False):
+        if slot.optional and (meant := _attribute_meant(entry, value)):
+            raise SlotError(
+                f"{where()}: {entry.type}: slot {slot.name!r} wants a variable, not {value!r};"
+                f" attributes are given by name: {meant}={value!r}"
+            )
         if value is not None:
             slots[slot.name] = names_of(value, entry, slot.name)
     attrs = {}
@@ -322,9 +329,24 @@ def split_arguments(
     return slots, attrs
 
 
+def _attribute_meant(entry: OperatorDef, value: Any) -> str:
+    """The first attribute that takes a number or list given by position; "" for other values."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if not items or not all(isinstance(item, (int, float, np.number)) for item in items):
+        return ""
+    for attr in entry.attrs:
+        with contextlib.suppress(OpscopeError):
+            attr.check(value, entry.type)
+            return attr.name
+    return ""
+
+
 def _too_many(entry: OperatorDef, inputs: Sequence[Any]) -> str:
     """The message of a call with more positional arguments than input slots, and what to write."""
-    slots = [slot.name for slot in entry.inputs]
+    given = enumerate(zip(entry.inputs, inputs, strict=False))
+    # Where a number stands in the place of an optional slot, attributes begin.
+    numbers = (n for n, (slot, v) in given if slot.optional and _attribute_meant(entry, v))
+    slots = [slot.name for slot in entry.inputs[: next(numbers, None)]]
     extra = inputs[len(slots) :]
     text = f"{where()}: {entry.type} takes {', '.join(slots) or 'nothing'} by position"
     if len(slots) == 1 and entry.inputs[0].duplicable:
