@@ -441,6 +441,29 @@ static void few_rows(const struct block_product *a, word c, word end) {
 
 /* -- bfloat16 --------------------------------------------------------------------------------- */
 
+/* adds `high` rows of a unit, `x_step` floats apart, times `wide` columns, `step` bytes apart */
+INLINE void add_halves(const int high, const int wide, floats s[TALL][WIDE], const float *x,
+                       word x_step, const char *w, word step) {
+#pragma GCC unroll 4
+  for (int part = 0; part < UNIT / 2; part += LANES) {
+    floats even[TALL], odd[TALL];
+#pragma GCC unroll 4
+    for (int i = 0; i < high; i++) {
+      even[i] = *(const floats_at *)(x + i * x_step + part);
+      odd[i] = *(const floats_at *)(x + i * x_step + UNIT / 2 + part);
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) {
+      const bits_t both = (bits_t)*(const ints_at *)(w + v * step + 4 * part);
+      const floats first = (floats)(both << 16), second = (floats)(both & 0xffff0000u);
+#pragma GCC unroll 4
+      for (int i = 0; i < high; i++) s[i][v] += even[i] * first;
+#pragma GCC unroll 4
+      for (int i = 0; i < high; i++) s[i][v] += odd[i] * second;
+    }
+  }
+}
+
 /* `high` rows from r on times `wide` columns from c on; `ahead`: later ones are asked for */
 INLINE void halves_of(const int high, const int wide, const struct block_product *a, word r, word c,
                       int ahead) {
@@ -452,28 +475,17 @@ INLINE void halves_of(const int high, const int wide, const struct block_product
   for (int i = 0; i < high; i++)
 #pragma GCC unroll 4
     for (int v = 0; v < wide; v++) s[i][v] = (floats){0};
-  for (word u = 0; u < k; u += UNIT) {
+  word u = 0;
+  for (; u + UNIT <= a->k; u += UNIT) {
     if (ahead)  /* one after another, as memory likes best */
 #pragma GCC unroll 4
       for (int v = 0; v < wide; v++) __builtin_prefetch(next + (wide * u + v * UNIT) * 2, 0, 2);
-#pragma GCC unroll 4
-    for (int part = 0; part < UNIT / 2; part += LANES) {
-      floats even[TALL], odd[TALL];
-#pragma GCC unroll 4
-      for (int i = 0; i < high; i++) {
-        even[i] = *(const floats_at *)(x + i * k + u + part);
-        odd[i] = *(const floats_at *)(x + i * k + u + UNIT / 2 + part);
-      }
-#pragma GCC unroll 4
-      for (int v = 0; v < wide; v++) {
-        const bits_t both = (bits_t)*(const ints_at *)(w + (v * k + u) * 2 + 4 * part);
-        const floats first = (floats)(both << 16), second = (floats)(both & 0xffff0000u);
-#pragma GCC unroll 4
-        for (int i = 0; i < high; i++) s[i][v] += even[i] * first;
-#pragma GCC unroll 4
-        for (int i = 0; i < high; i++) s[i][v] += odd[i] * second;
-      }
-    }
+    add_halves(high, wide, s, x + u, k, w + u * 2, k * 2);
+  }
+  if (u < a->k) {  /* what fills up a block may be NaN, which zeros of the rows do not take away */
+    char bytes[WIDE][UNIT * 2] = {0};
+    for (int v = 0; v < wide; v++) memcpy(bytes[v], w + (v * k + u) * 2, (a->k - u) * 2);
+    add_halves(high, wide, s, x + u, k, bytes[0], sizeof bytes[0]);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < high; i++) {

@@ -105,6 +105,21 @@ def test_what_is_not_finite_stays_so(libraries: str) -> None:
         assert not np.isfinite(found[:2]).any() and np.isfinite(found[2]).all()
 
 
+@pytest.mark.parametrize("libraries", ["native", "xp"])
+@pytest.mark.parametrize("fill", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("k, block", [(1, 32), (31, 32), (33, 32), (40, 32), (63, 64), (33, 96)])
+def test_what_fills_up_a_block_of_bfloat16_counts_for_nothing(
+    k: int, block: int, fill: float, libraries: str
+) -> None:
+    given = weights(k, 21, 16, block, zeros=False)
+    upper = given["w"].view(np.uint16).reshape(21, -1)
+    upper[:, k:] = np.float32(fill).view(np.uint32) >> 16
+    for m in (1, 2, 3, 7):
+        x = RNG.normal(size=(m, k)).astype("f4")
+        found = product(libraries, 16, False, x=x, **given)
+        np.testing.assert_allclose(found, x @ matrix(k, 16, given), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("bits, part", [(8, 0.5), (4, 1.0)])
 def test_rounding_is_off_by_at_most_a_part_of_the_scale(bits: int, part: float) -> None:
     dense = RNG.normal(size=(100, 30)).astype("f4")
