@@ -8,8 +8,12 @@ enum { TOP, LEFT, BOTTOM, RIGHT, AREA, SIDES, PIECE = 32 };  /* PIECE: boxes com
 static float lesser(float x, float y) { return x < y || x != x ? x : y; }
 static float greater(float x, float y) { return x > y || x != x ? x : y; }
 
+/* By falling scores, NaN last; of equal ones, the first. */
 static int is_before(const float *scores, word x, word y) {
-  return scores[x] > scores[y] || (scores[x] == scores[y] && x < y);
+  const float ours = scores[x], other = scores[y];
+  if (ours > other) return 1;
+  if (ours == other || (ours != ours && other != other)) return x < y;
+  return other != other;
 }
 
 /* Puts `box` into a heap whose first place, `at`, is free. */
@@ -40,7 +44,7 @@ static word take_best(const struct best_boxes *a, const float *scores, word *bes
   const float bound = a->bound, least_score = a->least_score;
   word *heap = a->heap, size = 0, kept = 0;
   for (word box = 0; box < a->count; box++)
-    if (scores[box] > least_score) heap[size++] = box;
+    if (!a->limited || scores[box] > least_score) heap[size++] = box;
   for (word at = size / 2; at-- > 0;) sink(scores, heap, size, at, heap[at]);
   while (size && kept < a->most) {
     const word best = heap[0];

@@ -346,6 +346,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             boxes=reads("count 4", "float32"),
             centered=FLAG,  # whether a box is its center and its sizes; else two corners
             scores=reads("classes count", "float32"),
+            limited=FLAG,  # whether scores have to be above the least one
             least_score=REAL,
             bound=REAL,  # of what two have in common, as a part of what they cover
             most=COUNT,

@@ -137,13 +137,8 @@ def test_boxes_are_dropped_one_after_another(count: int, monkeypatch: pytest.Mon
     boxes[::3] = boxes[::3, [2, 3, 0, 1]]  # corners in any order
     scores = (rng.integers(0, 40, count) / 40).astype("f4")  # with equal ones
     for most, bound, least in (100, 0.3, 0.1), (3, 0.5, -1.0), (500, 0.0, 0.5), (0, 0.5, 0.0):
-        g = Graph("boxes")
-        limits = [np.int64(most), np.float32(bound), np.float32(least)]
-        given = [g.input("b", np.float32, [1, "N", 4]), g.input("s", np.float32, [1, 1, "N"])]
-        kept = g.node("NonMaxSuppression", [*given, *map(g.constant, limits)], outputs=["kept"])
-        g.output(kept, np.int64)
         feed = {"b": boxes[None], "s": scores[None, None]}
-        model = model_of_bytes(model_bytes(g))
+        model = _suppression(most, bound, least)
         found = model.run(feed)["kept"]
         assert found.tolist() == [[0, 0, one] for one in _best(boxes, scores, most, bound, least)]
         with monkeypatch.context() as without:
@@ -159,11 +154,42 @@ def test_boxes_and_scores_that_are_no_numbers(monkeypatch: pytest.MonkeyPatch) -
     low[::7, 0], high[::11, 1], scores[::13] = np.nan, np.nan, np.nan
     scores[::17], scores[::19] = 0, -0.0
     for given in (low, high, scores), (low[::2], high[::2], scores[::2]):
-        for most, bound, least in (20, 0.3, 0.1), (200, 0.0, -np.inf):
-            kept = selection._kept(*given, most, bound, least)
+        boxes = np.concatenate(given[:2], 1)[None]
+        for most, bound, least in (20, 0.3, 0.1), (200, 0.0, -np.inf), (200, 0.3, None):
+            model = _suppression(most, bound, least)
+            found = model.run({"b": boxes, "s": given[2][None, None]})["kept"]
             with monkeypatch.context() as without:
                 without.setattr(selection, "native", SimpleNamespace(load=lambda name: None))
-                assert selection._kept(*given, most, bound, least) == kept
+                again = model.run({"b": boxes, "s": given[2][None, None]})["kept"]
+            assert found.tolist() == again.tolist() and len(found)
+
+
+@pytest.mark.parametrize("library", ["native", "numpy"])
+def test_every_score_counts_where_no_least_one_is_given(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if library == "numpy":
+        monkeypatch.setattr(selection, "native", SimpleNamespace(load=lambda name: None))
+    corners = np.arange(9, dtype="f4")[:, None] * 2  # boxes that have nothing in common
+    boxes = np.concatenate([corners, corners, corners + 1, corners + 1], 1)[None]
+    scores = np.array([-np.inf, 0.5, np.nan, 1, np.inf, -np.inf, np.nan, -3, 0.5], "f4")
+    for least, order in (
+        (None, [4, 3, 1, 8, 7, 0, 5, 2, 6]),
+        (-np.inf, [4, 3, 1, 8, 7]),
+        (0.5, [4, 3]),
+    ):
+        found = _suppression(9, 0.5, least).run({"b": boxes, "s": scores[None, None]})["kept"]
+        assert found[:, 2].tolist() == order
+
+
+def _suppression(most: int, bound: float, least: float | None) -> OnnxModel:
+    g = Graph("boxes")
+    given = [g.input("b", np.float32, ["B", "N", 4]), g.input("s", np.float32, ["B", "C", "M"])]
+    limits = [np.int64(most), np.float32(bound)]
+    limits += [] if least is None else [np.float32(least)]
+    kept = g.node("NonMaxSuppression", [*given, *map(g.constant, limits)], outputs=["kept"])
+    g.output(kept, np.int64)
+    return model_of_bytes(model_bytes(g))
 
 
 def _best(boxes: Any, scores: Any, most: int, bound: float, least: float) -> list[int]:

@@ -236,7 +236,7 @@ def _suppress(
 ) -> np.ndarray:
     count = 0 if most is None else int(np.asarray(most).reshape(-1)[0])
     bound = 0.0 if overlap is None else float(np.asarray(overlap).reshape(-1)[0])
-    floor = -np.inf if least is None else float(np.asarray(least).reshape(-1)[0])
+    floor = None if least is None else float(np.asarray(least).reshape(-1)[0])
     centered = bool(n.attr("center_point_box", 0))
     limits = count, bound, floor
     chosen = [np.zeros((0, 3), np.int64)]
@@ -260,7 +260,12 @@ def _corners(boxes: np.ndarray, centered: bool) -> tuple[np.ndarray, np.ndarray]
 
 
 def _best_of_all(
-    boxes: np.ndarray, scores: np.ndarray, centered: bool, most: int, bound: float, floor: float
+    boxes: np.ndarray,
+    scores: np.ndarray,
+    centered: bool,
+    most: int,
+    bound: float,
+    floor: float | None,
 ) -> list[np.ndarray] | None:
     """As `_kept`, of each class; None where there is no native library."""
     library = native.load("boxes")
@@ -273,8 +278,9 @@ def _best_of_all(
     fields |= {"kept": kept, "found": found, "heap": np.empty(count, np.int64)}
     fields |= {"corners": np.empty((count, 4), np.float32)}
     fields |= {"boxes": np.ascontiguousarray(boxes), "scores": np.ascontiguousarray(scores)}
+    fields |= {"limited": floor is not None, "least_score": 0.0 if floor is None else floor}
     sides = np.empty((5, most), np.float32)
-    bind(library, "best_boxes", least_score=floor, bound=bound, sides=sides, **fields).run()
+    bind(library, "best_boxes", bound=bound, sides=sides, **fields).run()
     return [line[:size] for line, size in zip(kept, found.tolist(), strict=True)]
 
 
@@ -284,10 +290,10 @@ def _kept(
     scores: np.ndarray,
     most: int,
     bound: float,
-    floor: float,
+    floor: float | None,
 ) -> list[int]:
-    """The boxes of one class that overlap none that is better."""
-    order = np.flatnonzero(scores > floor)
+    """The boxes of one class that overlap none that is better; scores of NaN come last."""
+    order = np.arange(len(scores)) if floor is None else np.flatnonzero(scores > floor)
     order = order[np.argsort(-scores[order], kind="stable")]
     (top, left), (bottom, right) = low[order].T.copy(), high[order].T.copy()
     areas = (bottom - top) * (right - left)
