@@ -182,9 +182,40 @@ def test_every_score_counts_where_no_least_one_is_given(
         assert found[:, 2].tolist() == order
 
 
-def _suppression(most: int, bound: float, least: float | None) -> OnnxModel:
+@pytest.mark.parametrize(
+    "boxes, scores",
+    [
+        ((1, 6, 4), (1, 1, 5)),
+        ((1, 4, 4), (1, 1, 5)),
+        ((1, 5, 4), (2, 1, 5)),
+        ((2, 5, 4), (1, 1, 5)),
+        ((1, 5, 3), (1, 1, 5)),
+        ((5, 4), (1, 1, 5)),
+        ((1, 5, 4), (1, 5)),
+        ((1, 0, 4), (1, 1, 5)),
+    ],
+)
+def test_boxes_that_are_no_match_for_scores_are_refused(
+    boxes: tuple[int, ...], scores: tuple[int, ...]
+) -> None:
+    model = _suppression(9, 0.5, None, len(boxes), len(scores))
+    shapes = re.escape(f"theirs are {list(boxes)} and {list(scores)}")
+    with pytest.raises(FormatError, match=rf"'kept'.* scores \[B, C, N\] are expected; {shapes}"):
+        model.run({"b": np.zeros(boxes, "f4"), "s": np.ones(scores, "f4")})
+
+
+@pytest.mark.parametrize("batches, classes, count", [(0, 2, 5), (2, 0, 5), (2, 3, 0)])
+def test_boxes_of_none_are_taken(batches: int, classes: int, count: int) -> None:
+    feed = {"b": np.zeros((batches, count, 4), "f4"), "s": np.ones((batches, classes, count), "f4")}
+    assert _suppression(9, 0.5, None).run(feed)["kept"].shape == (0, 3)
+
+
+def _suppression(
+    most: int, bound: float, least: float | None, box_dims: int = 3, score_dims: int = 3
+) -> OnnxModel:
     g = Graph("boxes")
-    given = [g.input("b", np.float32, ["B", "N", 4]), g.input("s", np.float32, ["B", "C", "M"])]
+    dims = [[f"{name}{i}" for i in range(n)] for name, n in (("b", box_dims), ("s", score_dims))]
+    given = [g.input(name, np.float32, one) for name, one in zip("bs", dims, strict=True)]
     limits = [np.int64(most), np.float32(bound)]
     limits += [] if least is None else [np.float32(least)]
     kept = g.node("NonMaxSuppression", [*given, *map(g.constant, limits)], outputs=["kept"])

@@ -234,6 +234,9 @@ def _suppress(
     overlap: Any = None,
     least: Any = None,
 ) -> np.ndarray:
+    if scores.ndim != 3 or boxes.shape != (len(scores), scores.shape[2], 4):
+        shapes = f"{list(boxes.shape)} and {list(scores.shape)}"
+        n.fail(f"boxes [B, N, 4] and scores [B, C, N] are expected; theirs are {shapes}")
     count = 0 if most is None else int(np.asarray(most).reshape(-1)[0])
     bound = 0.0 if overlap is None else float(np.asarray(overlap).reshape(-1)[0])
     floor = None if least is None else float(np.asarray(least).reshape(-1)[0])
