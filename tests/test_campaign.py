@@ -411,6 +411,8 @@ def test_a_writer_that_leaves_half_a_file_is_found(tmp_path: Path) -> None:
         with open("half", "w") as file:
             for _ in range(100):
                 file.write(f"{value}\n" * 100)
+            if value:
+                time.sleep(0.01)  # in which most kills come
 
     def whole() -> None:
         if Path("half").exists():

@@ -116,11 +116,12 @@ WRITERS = (
 
 
 def kill(work: Callable[[], None], seconds: float) -> bool:
-    """Do some work in a child, and kill it after some time; false where it ended before.
+    """Do some work in a child, and kill it some time after it begins; false where it ended before.
 
     Raises:
         ChildProcessError: the work failed.
     """
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         code = 1
@@ -128,10 +129,14 @@ def kill(work: Callable[[], None], seconds: float) -> bool:
             nowhere = os.open(os.devnull, os.O_RDWR)
             for number in (1, 2):
                 os.dup2(nowhere, number)
+            os.close(writing)
             work()
             code = 0
         finally:
             os._exit(code)
+    os.close(writing)
+    os.read(reading, 1)  # the child closes the last other end: on a busy machine it begins late
+    os.close(reading)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
