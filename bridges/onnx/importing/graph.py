@@ -54,6 +54,11 @@ class Node:
         """The values that it needs."""
         return [name for name in (*self.inputs, *self.captures) if name]
 
+    def graphs(self) -> list[Graph]:
+        """The graphs inside it, among its attributes and in lists of these."""
+        listed = (one if isinstance(one, list) else [one] for one in self.attrs.values())
+        return [one for values in listed for one in values if isinstance(one, Graph)]
+
 
 @dataclass(eq=False, slots=True)
 class Graph:
@@ -273,16 +278,10 @@ class _Reader:
                 self.arrays[env[proto.output[0]]] = value
                 continue
             outputs = tuple(env[out] if out else "" for out in proto.output)
-            captures = dict.fromkeys(
-                capture
-                for value in values.values()
-                for graph in (value if isinstance(value, list) else [value])
-                if isinstance(graph, Graph)
-                for capture in graph.captures
-            )
-            nodes.append(
-                Node(key[1], key[0], version, name, inputs, outputs, values, tuple(captures))
-            )
+            node = Node(key[1], key[0], version, name, inputs, outputs, values)
+            captures = (capture for graph in node.graphs() for capture in graph.captures)
+            node.captures = tuple(dict.fromkeys(captures))
+            nodes.append(node)
         return nodes
 
     def _attributes(

@@ -71,10 +71,8 @@ def refused(graph: Graph) -> list[str]:
     for node in graph.nodes:
         if (node.domain, node.op) not in KINDS and (node.domain or node.op not in CONTROL):
             reasons.append(_why(node))
-        for value in node.attrs.values():
-            for inner in value if isinstance(value, list) else [value]:
-                if isinstance(inner, Graph):
-                    reasons += refused(inner)
+        for inner in node.graphs():
+            reasons += refused(inner)
     return reasons
 
 

@@ -36,10 +36,8 @@ def choose_rows(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:
         arrays: constants by name.
     """
     for node in graph.nodes:
-        for value in node.attrs.values():
-            for inner in value if isinstance(value, list) else [value]:
-                if isinstance(inner, Graph):
-                    choose_rows(inner, arrays)
+        for inner in node.graphs():
+            choose_rows(inner, arrays)
     finder = _Finder(graph.nodes, arrays)
     found = {id(node): write for node in graph.nodes if (write := finder.write_of(node))}
     if not found:

@@ -707,7 +707,7 @@ class Lowering:
 
     def _are_light(self, node: Node) -> bool:
         """Whether both branches compute a few numbers, in less time than a cut of the net takes."""
-        for graph in node.attrs.values():
+        for graph in node.graphs():
             if any(one.op not in OF_NUMBERS or one.domain for one in graph.nodes):
                 return False
             read = [self._find(name) for name in graph.captures]
