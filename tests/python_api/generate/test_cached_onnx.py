@@ -12,7 +12,7 @@ V = 7
 WIDE = ("normal", {"std": 1.0})
 
 
-def generator(kind="learned", source=False):
+def generator(kind="learned", source=False, weights=""):
     b = NetBuilder("gpt")
     x = b.embedding(b.input("ids", [-1, -1], "int64"), [V, 8], init=WIDE)
     if kind != "rotary":
@@ -27,13 +27,16 @@ def generator(kind="learned", source=False):
     b.fc(x, size=V, init=WIDE, name="scores")
     scope = Scope()
     b.initialize(scope, opscope.OpContext(seed=5))
+    if weights:
+        return Generator(opscope.quantize_weights(b, scope, weights))
     return Generator(b, scope)
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rotary"])
-def test_onnx_runtime_writes_the_same(kind, tmp_path):
+@pytest.mark.parametrize("weights", ["", "q8", "q4", "bf16"])
+def test_onnx_runtime_writes_the_same(kind, weights, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
-    own = generator(kind)
+    own = generator(kind, weights=weights)
     check = own.to_onnx(tmp_path / "gpt.onnx")
     assert check.error < 1e-5
     session = runtime.InferenceSession(tmp_path / "gpt.onnx")
