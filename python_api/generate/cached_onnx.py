@@ -23,6 +23,10 @@ from .one_step import OneStep
 
 IDS, SCORES = "input_ids", "logits"
 MASK, POSITIONS = "attention_mask", "position_ids"
+PLACES = "cache_position"
+"""Positions [T] of the tokens, the same ones of all sequences."""
+BRANCH = "use_cache_branch"
+"""Of a merged decoder: whether the branch is run that reads caches, or the one for first tokens."""
 _HERE = "past.length"
 
 

@@ -15,16 +15,19 @@ from ...framework.ir.desc import INPUT, STATE, make_op, make_var
 from ...framework.ir.op_list import OpList, OpNode
 from ...framework.passes.prune import prune
 from ...framework.runtime.plain_net import PlainNet
-from .cached_onnx import IDS, MASK, POSITIONS, SCORES
+from .cached_onnx import BRANCH, IDS, MASK, PLACES, POSITIONS, SCORES
 from .stepping import Read
 
 if TYPE_CHECKING:
+    from ...bridges.onnx.importing.graph import InputInfo
     from ...bridges.torch.importing.program import TorchProgram
 
 _BLOCK = 64
 """Caches grow, and are given, by so many rows: few shapes serve all lengths."""
 _PROBE = ([0, 1, 0], 1)
 """Tokens that every model knows: read with a cache and without, they must give the same."""
+_ENCODER = ".encoder."
+"""In the names of keys and values of an encoder's memory, which the first tokens compute once."""
 _NEAR = 1e-3
 _LENGTH = "past.length"
 
@@ -41,6 +44,10 @@ class ImportedStepper:
     - the model runs as it is, with caches that end in rows which the mask leaves out;
     - it is given just the rows that there are: shapes are new in each step, and all sequences are
       equally long.
+
+    A merged decoder, as Hugging Face's Optimum writes it, has a branch for the first tokens and one
+    that reads caches; the stepper says which. Keys and values of an encoder's memory are what the
+    first of these gives.
 
     Args:
         model: with inputs `past...` and outputs `present...`, in the same order.
@@ -74,32 +81,75 @@ class ImportedStepper:
                     f"{model.path}: {name!r} wants [N, heads, rows, width], heads and width known"
                 )
             self._shapes[name] = shape[1], shape[3]
+        self._says = [name for name in (MASK, POSITIONS, PLACES) if name in inputs]
+        self._merged = {n: (1,) * len(inputs[n].shape or ()) for n in (BRANCH,) if n in inputs}
         self._caches = dict(zip(past, present, strict=True))
-        self._says = [name for name in (MASK, POSITIONS) if name in inputs]
+        self._of_encoder = {
+            name: self._caches.pop(name) for name in past if self._merged and _ENCODER in name
+        }
+        own = {ids, BRANCH, *past, *self._says}
+        self._others = {
+            name: info
+            for name, info in inputs.items()
+            if name not in own and info.kind != "optional"
+        }
         self._held: dict[str, np.ndarray] = {}
+        self._memory: dict[str, np.ndarray] = {}
         self._feed: dict[str, Any] = {}
         self._past = np.zeros(0, np.int64)
         self._ways: list[str] = ["exact"]
-        if MASK in self._says:
+        if MASK in self._says and PLACES not in self._says:
             self._ways = ["in place", "masked", "exact"]
         self._proven = False
+        self._reads_on = not self._merged  # whether several tokens may follow what caches hold
         self._step: tuple[Any, Callable[[np.ndarray], np.ndarray]] | None = None
         self.turn = 0
 
     def start(self, sequences: int, feed: Mapping[str, Any] | None = None) -> None:
         """See `Stepper.start`; `feed` goes to every run."""
         self.turn += 1
+        given = self._checked_feed(feed or {}, sequences)
         if not self._proven:
-            self._prove({name: np.asarray(given)[:1] for name, given in (feed or {}).items()})
-        self._begin(sequences, dict(feed or {}))
+            self._prove({n: one[:1] if self._has_rows(n) else one for n, one in given.items()})
+        self._begin(sequences, given)
+
+    def _has_rows(self, name: str) -> bool:
+        """Whether an input that is fed has a row for each sequence."""
+        return not isinstance((self._others[name].shape or (0,))[0], int)
+
+    def _checked_feed(self, feed: Mapping[str, Any], sequences: int) -> dict[str, np.ndarray]:
+        path = self.model.path
+        for name in feed:
+            if name not in self._others:
+                known = ", ".join(self._others) or "none"
+                raise VariableError(f"{path}: has no other input {name!r} to feed; it has {known}")
+        arrays = {}
+        for name, info in self._others.items():
+            dims = ", ".join("?" if dim is None else str(dim) for dim in info.shape or ())
+            if name not in feed:
+                raise VariableError(
+                    f"{path}: generation gives tokens, caches, mask and positions; the model wants"
+                    f" {name!r} [{dims}] as well: feed it"
+                )
+            value = feed[name]
+            array = value if isinstance(value, np.ndarray) else np.asarray(value, info.dtype)
+            if self._has_rows(name) and len(np.atleast_1d(array)) != sequences:
+                raise ShapeError(
+                    f"{path}: {name!r} is [{dims}]; fed was {list(array.shape)} for {sequences}"
+                    " sequences"
+                )
+            arrays[name] = array
+        return arrays
 
     def _begin(self, sequences: int, feed: dict[str, Any]) -> None:
         self._feed = feed
         self._past = np.zeros(sequences, np.int64)
-        self._held = {
+        empty = {
             name: np.zeros((sequences, heads, 0, width), self._dtypes[name])
             for name, (heads, width) in self._shapes.items()
         }
+        self._memory = {name: empty.pop(name) for name in self._of_encoder}
+        self._held = empty
 
     def _prove(self, feed: dict[str, Any]) -> None:
         """Find the way that gives what the model computes at once."""
@@ -110,8 +160,8 @@ class ImportedStepper:
             self._begin(1, feed)
             try:
                 self.read([np.array(tokens)])
-                found = self.run([last])
-                if np.abs(found - wanted).max() <= _NEAR * max(1.0, np.abs(wanted).max()):
+                if _are_near(self.run([last]), wanted):
+                    self._reads_on = not self._merged or self._can_read_on(feed, wanted)
                     self._proven = True
                     return
             except OpscopeError:
@@ -120,9 +170,28 @@ class ImportedStepper:
             del self._ways[0]
         raise OpscopeError(f"{self.model.path}: with caches it computes other scores than at once")
 
+    def _can_read_on(self, feed: dict[str, Any], wanted: np.ndarray) -> bool:
+        """Whether the branch with caches reads several tokens; it may be traced for one alone."""
+        tokens = [*_PROBE[0], _PROBE[1]]
+        self._reads_on = True
+        self._begin(1, feed)
+        try:
+            self.read([np.array(tokens[:2])])
+            return _are_near(self.read([np.array(tokens[2:])]), wanted)
+        except OpscopeError:
+            return False
+
     def read(self, prompts: Sequence[np.ndarray], more: int = 0) -> np.ndarray:
         """See `Stepper.read`."""
         lengths = np.array([len(prompt) for prompt in prompts])
+        if self._past.any() and not self._reads_on:
+            if len({*lengths}) > 1:
+                raise ShapeError(
+                    f"{self.model.path}: reads a token at a time after the first ones; prompts of"
+                    f" {min(lengths)} to {max(lengths)} tokens want a common length"
+                )
+            self._make_room(int(self._past.max() + lengths.max() + more))
+            return [self.run(tokens) for tokens in zip(*prompts, strict=True)][-1]
         exact = self._ways[0] == "exact"
         if exact and len({*(self._past + lengths)}) > 1:
             raise ShapeError(
@@ -143,7 +212,8 @@ class ImportedStepper:
         if self._ways[0] != "in place":
             exact = self._ways[0] == "exact"
             return self._run(tokens, np.ones(len(tokens), np.int64), exact=exact)
-        shapes = [(name, held.shape) for name, held in self._held.items()]
+        given = {**self._held, **self._memory, **self._feed}
+        shapes = [(name, array.shape) for name, array in given.items()]
         if self._step is None or self._step[0] != shapes:
             self._step = shapes, self._step_in_place()
         scores = self._step[1](tokens)
@@ -153,7 +223,7 @@ class ImportedStepper:
     def _given(self, tokens: np.ndarray, seen: np.ndarray) -> dict[str, Any]:
         """What the model is fed besides caches."""
         positions = self._past[:, None] + np.arange(tokens.shape[1])
-        said = {MASK: seen.astype(np.int64), POSITIONS: positions}
+        said = {MASK: seen.astype(np.int64), POSITIONS: positions, PLACES: positions[0]}
         return {**self._feed, self.ids: tokens, **{name: said[name] for name in self._says}}
 
     def _run(self, tokens: np.ndarray, lengths: np.ndarray, *, exact: bool) -> np.ndarray:
@@ -164,7 +234,10 @@ class ImportedStepper:
         columns = np.arange(given + steps)
         feed = self._given(tokens, (columns < self._past[:, None]) | (columns >= given))
         feed |= {name: held[:, :, :given] for name, held in self._held.items()}
+        feed |= self._memory | self._branch(given > 0)
         results = self.model.run(feed)
+        if not given:
+            self._memory = {name: results[made] for name, made in self._of_encoder.items()}
         number = np.arange(rows)
         if any(len(held[0, 0]) for held in self._held.values()):
             for row, begin, count in zip(number, self._past, lengths, strict=True):
@@ -172,7 +245,18 @@ class ImportedStepper:
                     new = results[present][row, :, given : given + count]
                     self._held[name][row, :, begin : begin + count] = new
         self._past = self._past + lengths
-        return self._checked(results[self.scores][number, lengths - 1])
+        scores = results[self.scores]
+        if exact and scores.shape[1] == 1:  # of the last token alone
+            return self._checked(scores[:, 0])
+        if scores.shape[1] != steps:
+            raise ShapeError(
+                f"{self.model.path}: {self.scores!r} is {list(scores.shape)} for {steps} tokens of"
+                f" {rows} sequences"
+            )
+        return self._checked(scores[number, lengths - 1])
+
+    def _branch(self, reads_caches: bool) -> dict[str, np.ndarray]:
+        return {name: np.full(shape, reads_caches) for name, shape in self._merged.items()}
 
     def _checked(self, scores: np.ndarray) -> np.ndarray:
         if np.isnan(scores).any():
@@ -191,7 +275,8 @@ class ImportedStepper:
         """See `Stepper.so_far`."""
         held = [held[:, :, : self._past.max()].copy() for held in self._held.values()]
         title, count = self.model.path, len(self._past)
-        return Read(self, title, count, self._feed, self._past.copy(), held)
+        states = [*held, *self._memory.values()]
+        return Read(self, title, count, self._feed, self._past.copy(), states)
 
     def resume(self, read: Read, sequences: int) -> None:
         """See `Stepper.resume`."""
@@ -200,15 +285,20 @@ class ImportedStepper:
         self._begin(read.sequences, dict(read.context))
         self._past = read.past.copy()
         self._make_room(int(self._past.max()))
-        for held, value in zip(self._held.values(), read.states, strict=True):
+        for held, value in zip(self._held.values(), read.states, strict=False):
             held[:, :, : value.shape[2]] = value
+        self._memory = dict(zip(self._memory, read.states[len(self._held) :], strict=True))
         self.spread(copies)
 
     def spread(self, copies: int) -> None:
         """See `Stepper.spread`."""
         self._past = np.repeat(self._past, copies)
         self._held = {name: np.repeat(held, copies, 0) for name, held in self._held.items()}
-        self._feed = {name: np.repeat(given, copies, 0) for name, given in self._feed.items()}
+        self._memory = {name: np.repeat(kept, copies, 0) for name, kept in self._memory.items()}
+        self._feed = {
+            name: np.repeat(given, copies, 0) if self._has_rows(name) else given
+            for name, given in self._feed.items()
+        }
 
     def reorder(self, parents: np.ndarray) -> None:
         """See `Stepper.reorder`."""
@@ -232,6 +322,7 @@ class ImportedStepper:
         fed = self._given(np.zeros((sequences, 1), np.int64), seen)
         shapes: dict[str, Any] = {name: np.shape(given) for name, given in fed.items()}
         shapes |= {n: (*h.shape[:2], rows - 1, h.shape[3]) for n, h in self._held.items()}
+        shapes |= {name: kept.shape for name, kept in self._memory.items()} | self._branch(True)
         net = _appending(self.model.path, self.model.op_list(shapes), self._caches)
         net = PlainNet(prune(net, [self.scores]), check=False)
         scope = Scope(parent=self.model.scope)
@@ -239,7 +330,7 @@ class ImportedStepper:
         columns = np.arange(rows)
 
         def step(tokens: np.ndarray) -> np.ndarray:
-            for name, held in self._held.items():
+            for name, held in (*self._held.items(), *self._memory.items()):
                 scope.var(name).bind(held)
             for name, value in self._given(tokens, columns <= self._past[:, None]).items():
                 scope.var(name).set(value)
@@ -248,6 +339,10 @@ class ImportedStepper:
             return scope.get(self.scores).numpy()[:, -1]
 
         return step
+
+
+def _are_near(found: np.ndarray, wanted: np.ndarray) -> bool:
+    return bool(np.abs(found - wanted).max() <= _NEAR * max(1.0, np.abs(wanted).max()))
 
 
 class StaticStepper(ImportedStepper):
@@ -276,6 +371,7 @@ class StaticStepper(ImportedStepper):
             raise ShapeError(f"{model.path}: {ids!r} {list(tokens)} wants a token of each sequence")
         self._sequences = tokens[0]
         self._caches = model.changed
+        self._others: dict[str, InputInfo] = {}
         self._first = {name: model.scope.get(name).numpy() for name in model.changed}
         self._net = PlainNet(
             prune(_appending(model.path, model.op_list(), model.changed), [scores]), check=False
@@ -286,10 +382,9 @@ class StaticStepper(ImportedStepper):
         self.turn = 0
 
     def _begin(self, sequences: int, feed: dict[str, Any]) -> None:
-        if feed:
-            raise VariableError(f"{self.model.path}: has no other inputs to feed")
+        del feed  # it has no other inputs
         self._past = np.zeros(sequences, np.int64)
-        self._feed = {}
+        self._feed, self._memory = {}, {}
         self._held = {name: array.copy() for name, array in self._first.items()}
 
     def read(self, prompts: Sequence[np.ndarray], more: int = 0) -> np.ndarray:

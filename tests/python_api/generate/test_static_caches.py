@@ -77,7 +77,7 @@ def test_what_static_caches_cannot_do():
         generator.greedy([[1]], 2)
     with pytest.raises(ShapeError, match="prompts of several lengths"):
         generator.greedy([[1], [2, 3]], 2)
-    with pytest.raises(VariableError, match="no other inputs"):
+    with pytest.raises(VariableError, match="has no other input 'x' to feed; it has none"):
         generator.greedy([[1], [2]], 2, feed={"x": 1})
     with pytest.raises(OpscopeError, match="wants 'ids', a position and 'scores', and has inputs"):
         Generator(program)
