@@ -154,9 +154,9 @@ class Aten:
         return self._call.axis(int(self[name]), rank)
 
     def axes(self, name: str, rank: int) -> list[int]:
-        """Axes from the front, in order; all where none is given."""
+        """Axes from the front, in order; all where none is given. A single number has none."""
         given = self.get(name)
-        if given is None or given == []:
+        if not rank or given is None or given == []:
             return list(range(rank))
         given = given if isinstance(given, list) else [given]
         return sorted(self._call.axis(int(axis), rank) for axis in given)
@@ -190,9 +190,8 @@ class Aten:
         return self._call.cast(value, dtype)
 
     def reshaped(self, value: Value, dims: Sequence[int]) -> Value:
-        """A value in another shape, which is known in full."""
-        same = tuple(dims) == value.shape
-        return value if same else self.op("reshape", value, shape=list(dims))
+        """A value in another shape; see `Call.reshape`."""
+        return self._call.reshape(value, dims)
 
     def moved(self, value: Value, perm: Sequence[int]) -> Value:
         """A value with its axes in another order."""

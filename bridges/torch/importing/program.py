@@ -172,7 +172,7 @@ def from_torch(program: Any) -> TorchProgram:
         raise OpscopeError(f"{kind} is no ExportedProgram{hint if is_module else ''}")
     program = inlined(program)
     if needs_functions(program) or casts(program):
-        program = program.run_decompositions({})
+        program = _rewritten(program, {})
     missing = unknown(program)
     if missing:
         program = _decomposed(program)
@@ -184,9 +184,23 @@ def from_torch(program: Any) -> TorchProgram:
 
 def _decomposed(program: Any) -> Any:
     """The program with what has no rule here in terms of what has, where PyTorch knows how."""
-    if "torch" not in sys.modules:
-        return program
-    return program.run_decompositions(dict(_decompositions()))
+    return _rewritten(program, dict(_decompositions())) if "torch" in sys.modules else program
+
+
+def _rewritten(program: Any, table: dict[Any, Any]) -> Any:
+    """The program without operators that change tensors, and without those in the table.
+
+    Raises:
+        FormatError: PyTorch fails to do so, as it does for some that change a part of a tensor.
+    """
+    try:
+        return program.run_decompositions(table)
+    except Exception as error:  # of PyTorch's own, of any kind
+        said = str(error).strip().partition("\n")[0]
+        kind = type(error).__name__
+        raise FormatError(
+            f"{WHERE}: run_decompositions of PyTorch fails for it: {kind}: {said}"
+        ) from error
 
 
 @functools.cache

@@ -373,9 +373,10 @@ def test_a_mistake_in_a_rule_is_named(
 
 
 def test_arguments_that_are_not_supported() -> None:
-    program = export(Fn(lambda x: F.softplus(x, threshold=2.0)), [torch.randn(2, 8)])
-    with pytest.raises(FormatError, match=r"softplus.*torch_programs.py:\d+.*threshold"):
-        from_torch(program).run({"args_0": np.zeros((2, 8), np.float32)})
+    pool = functools.partial(F.avg_pool2d, kernel_size=2, ceil_mode=True, divisor_override=3)
+    program = export(Fn(pool), [torch.randn(2, 1, 5, 5)])
+    with pytest.raises(FormatError, match=r"avg_pool2d.*: divisor_override with ceil_mode"):
+        from_torch(program).run({"args_0": np.zeros((2, 1, 5, 5), np.float32)})
 
 
 def test_gradients_of_pytorch_are_refused_with_the_reason() -> None:

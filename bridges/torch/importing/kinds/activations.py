@@ -82,9 +82,14 @@ def _hard_sigmoid(n: Aten) -> Value:
 
 @aten("softplus")
 def _softplus(n: Aten) -> Value:
-    # Above `threshold` PyTorch takes x itself, which differs by less than a float can hold.
-    n.refuse_unless(n["threshold"] >= 15, "its threshold is below 15")
-    return n.op("softplus", n["self"], beta=float(n["beta"]))
+    x = n["self"]
+    beta, threshold = float(n["beta"]), float(n["threshold"])
+    y = n.op("softplus", x, beta=beta)
+    # Above the threshold PyTorch takes x itself: from 15 on no float32 holds the difference.
+    if threshold >= 15:
+        return y
+    above = n.op("greater", n.op("scale", x, scale=beta), n.const(threshold, x.dtype))
+    return n.op("where", above, x, y)
 
 
 @aten("prelu", "_prelu_kernel")

@@ -87,11 +87,19 @@ def _add(n: Aten, alpha: float = 1) -> Value:
     x, y = _pair(n)
     if n.name == "rsub":
         x, y = y, x
-    if alpha != 1:
-        y = n.op("mul", y, n.const(alpha, y.dtype))
+    y = times(n, y, alpha)
     if y.dtype == np.bool_:
         return n.op("logical_or", x, y)
     return n.op("sub" if n.name != "add" else "add", x, y)
+
+
+def times(n: Aten, x: Value, factor: float) -> Value:
+    """A tensor times a number, in the tensor's dtype."""
+    if factor == 1:
+        return x
+    if is_float(x.dtype):
+        return n.op("scale", x, scale=float(factor))
+    return n.op("mul", x, n.const(factor, x.dtype))
 
 
 @aten("mul")
@@ -126,11 +134,17 @@ def _pow(n: Aten) -> Value:
     dtype = n.dtypes[0]
     power = n["exponent"]
     if isinstance(power, Value) or not isinstance(n["self"], Value):
-        x, y = n.tensor("self", dtype), n.tensor("exponent", dtype)
-        return n.op("pow", x, y)
+        return _raised(n, n.tensor("self", dtype), n.tensor("exponent", dtype))
     x = n.tensor("self", dtype)
     by_products = raised(n.op, x, power, is_float(dtype))
-    return n.op("pow", x, n.const(power, dtype)) if by_products is None else by_products
+    return _raised(n, x, n.const(power, dtype)) if by_products is None else by_products
+
+
+def _raised(n: Aten, x: Value, y: Value) -> Value:
+    """A power; of whole numbers in float64, exact up to 2^53."""
+    if is_float(x.dtype):
+        return n.op("pow", x, y)
+    return n.cast(n.op("pow", n.cast(x, np.float64), n.cast(y, np.float64)), x.dtype)
 
 
 @aten_of("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -179,6 +193,61 @@ def _masked_fill(n: Aten) -> Value:
     return n.op("where", n.cast(n["mask"], np.bool_), value, x)
 
 
+def extreme(n: Aten, op: str, x: Value, y: Value) -> Value:
+    """`maximum` or `minimum` of two tensors of one dtype, which may be of truth values."""
+    if x.dtype == np.bool_:
+        op = {"maximum": "logical_or", "minimum": "logical_and"}[op]
+    return n.op(op, x, y)
+
+
+@aten("maximum", "minimum")
+def _extreme(n: Aten) -> Value:
+    return extreme(n, n.name, *_pair(n))
+
+
+@aten("fmax", "fmin")
+def _number_of_two(n: Aten) -> Value:
+    """The extreme of two, or the one that is a number where the other is NaN."""
+    x, y = _pair(n)
+    both = extreme(n, {"fmax": "maximum", "fmin": "minimum"}[n.name], x, y)
+    if not is_float(x.dtype):
+        return both
+    return n.op("where", n.op("isnan", x), y, n.op("where", n.op("isnan", y), x, both))
+
+
+def _is_negative(n: Aten, x: Value) -> Value:
+    """Whether the sign is a minus, which -0 has as well."""
+    zero = n.const(0, x.dtype)
+    negative = n.op("less", x, zero)
+    if not is_float(x.dtype):
+        return negative
+    one = n.const(1, x.dtype)
+    below = n.op("less", n.op("div", one, x), zero)
+    return n.op("where", n.op("equal", x, zero), below, negative)
+
+
+@aten("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__")
+def _shift(n: Aten) -> Value:
+    left = n.name in ("bitwise_left_shift", "__lshift__")
+    return n.on_host("BitShift", *_pair(n), direction="LEFT" if left else "RIGHT")
+
+
+@aten("signbit")
+def _sign_bit(n: Aten, x: Value) -> Value:
+    return n.op("fill_like", x, value=0.0) if x.dtype == np.bool_ else _is_negative(n, x)
+
+
+@aten("copysign")
+def _copy_sign(n: Aten) -> Value:
+    size = n.op("abs", n.tensor("self", n.dtypes[0]))
+    return n.op("where", _is_negative(n, n.tensor("other", n.dtypes[0])), n.op("neg", size), size)
+
+
+@aten("sign", "sgn")
+def _sign(n: Aten, x: Value) -> Value:
+    return x if x.dtype == np.bool_ else n.op("sign", x)
+
+
 @aten("clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "relu6")
 def _clamp(n: Aten) -> Value:
     x = n.tensor("self", n.dtypes[0])
@@ -189,7 +258,7 @@ def _clamp(n: Aten) -> Value:
         for op, bound in (("maximum", least), ("minimum", most)):
             if bound is not None:
                 value = bound if isinstance(bound, Value) else n.const(bound)
-                x = n.op(op, x, n.cast(value, x.dtype))
+                x = extreme(n, op, x, n.cast(value, x.dtype))
         return x
     limits = {}
     if least is not None:
@@ -204,10 +273,7 @@ def _addc(n: Aten) -> Value:
     dtype = n.dtypes[0]
     a, b = n.tensor("tensor1", dtype), n.tensor("tensor2", dtype)
     term = n.op("mul" if n.name == "addcmul" else "div", a, b)
-    value = n.get("value", 1)
-    if value != 1:
-        term = n.op("scale", term, scale=float(value))
-    return n.op("add", n.tensor("self", dtype), term)
+    return n.op("add", n.tensor("self", dtype), times(n, term, n.get("value", 1)))
 
 
 @aten("lerp")

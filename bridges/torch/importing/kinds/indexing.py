@@ -142,9 +142,8 @@ def _masked_scatter(n: Aten, x: Value, mask: Value, source: Value) -> Value:
 @aten("masked_select")
 def _masked_select(n: Aten, x: Value, mask: Value) -> Value:
     shape = list(np.broadcast_shapes(x.shape, mask.shape))
-    places = np.nonzero(np.broadcast_to(n.array(mask), shape))
+    flat = np.flatnonzero(np.broadcast_to(n.array(mask), shape))
     whole = x if list(x.shape) == shape else n.op("expand", x, shape=shape)
-    flat = np.ravel_multi_index(places, shape)
     return n.op("gather", n.reshaped(whole, [math.prod(shape)]), n.const(flat), axis=0)
 
 
@@ -156,15 +155,22 @@ def _nonzero(n: Aten, x: Value) -> Value | list[Value]:
     return n.const(np.argwhere(held), np.int64)
 
 
-@aten("diagonal")
-def _diagonal(n: Aten, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
-    rows, columns = dim1 % x.ndim, dim2 % x.ndim
-    x = n.moved(x, [*_rest(x, (rows, columns)), rows, columns])
-    high, wide = x.shape[-2:]
+@aten("diagonal", "diagonal_scatter")
+def _diagonal(
+    n: Aten, x: Value, src: Value | None = None, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Value:
+    order = [*_rest(x, (dim1 % x.ndim, dim2 % x.ndim)), dim1 % x.ndim, dim2 % x.ndim]
+    moved = n.moved(x, order)
+    *front, high, wide = moved.shape
     count = max(min(high + min(offset, 0), wide - max(offset, 0)), 0)
     places = (np.arange(count) - min(offset, 0)) * wide + np.arange(count) + max(offset, 0)
-    flat = n.reshaped(x, [*x.shape[:-2], high * wide])
-    return n.op("gather", flat, n.const(places), axis=flat.ndim - 1)
+    flat = n.reshaped(moved, [*front, high * wide])
+    axis = len(front)
+    if src is None:
+        return n.op("gather", flat, n.const(places), axis=axis)
+    ids = n.const(places.reshape([1] * axis + [count]), np.int64)
+    flat = n.op("put_along_axis", flat, ids, n.cast(src, x.dtype), axis=axis, mode="set")
+    return n.moved(n.reshaped(flat, moved.shape), np.argsort(order).tolist())
 
 
 @aten("as_strided")
@@ -244,6 +250,9 @@ def _embedding_bag(
     if include_last_offset:
         offsets = n.part(offsets, 0, 0, offsets.shape[0] - 1)
     count, width = offsets.shape[0], weight.shape[1]
+    # The public form counts from the end and says None; in the core one a negative id is none.
+    if padding_idx is not None and padding_idx < 0 and n.name == "embedding_bag":
+        padding_idx += weight.shape[0]
     rows = n.op("gather", weight, indices, axis=0)
     places = n.op("unsqueeze", n.op("positions", indices, axis=0), axes=[1])
     begun = n.op("less_equal", n.op("unsqueeze", offsets, axes=[0]), n.cast(places, np.int64))

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from .....framework.base.dtypes import is_float
 from ....onnx.importing.calls import Value
 from ..calls import Aten, aten, wants_floats
+from .arithmetic import times
+
+
+def _product(n: Aten, x: Value, y: Value, **attrs: Any) -> Value:
+    """A product of matrices; of whole numbers in float64, exact up to 2^53."""
+    if is_float(x.dtype):
+        return n.op("matmul", x, y, **attrs)
+    wide = n.op("matmul", *(n.cast(one, np.float64) for one in (x, y)), **attrs)
+    return n.cast(wide, x.dtype)
 
 
 @aten("linear")
 def _linear(n: Aten, x: Value) -> Value:
-    wants_floats(n, x)
     weight = n["weight"]
     bias = n.get("bias")
-    if weight.ndim == 1:
-        y = n.op("matmul", x, weight)
-    else:
-        y = n.op("matmul", x, weight, transpose_y=True)
+    y = _product(n, x, weight, **({} if weight.ndim == 1 else {"transpose_y": True}))
     return y if bias is None else n.op("add", y, bias)
 
 
@@ -28,34 +36,38 @@ def _bilinear(n: Aten) -> Value:
 
 @aten("matmul", "mm", "bmm", "mv", "dot")
 def _matmul(n: Aten, x: Value) -> Value:
-    y = next(n[k] for k in ("other", "mat2", "vec", "tensor") if n.has(k))
-    wants_floats(n, x, y)
-    return n.op("matmul", x, y)
+    return _product(n, x, next(n[k] for k in ("other", "mat2", "vec", "tensor") if n.has(k)))
 
 
-@aten("addmm", "baddbmm", "addmv")
+_FACTORS = {"addmm": ("mat1", "mat2"), "addmv": ("mat", "vec"),
+            "baddbmm": ("batch1", "batch2"), "addbmm": ("batch1", "batch2")}  # fmt: skip
+
+
+@aten(*_FACTORS)
 def _addmm(n: Aten) -> Value:
-    names = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2"), "addmv": ("mat", "vec")}
-    x, y = (n[name] for name in names[n.name])
-    wants_floats(n, x, y)
-    alpha, beta = n.get("alpha", 1), n.get("beta", 1)
-    product = n.op("matmul", x, y, **({} if alpha == 1 else {"alpha": float(alpha)}))
-    if not beta:
-        return product
-    bias = n["self"]
-    return n.op("add", product, bias if beta == 1 else n.op("scale", bias, scale=float(beta)))
+    x, y = (n[name] for name in _FACTORS[n.name])
+    alpha, beta = (n.get(name, 1) for name in ("alpha", "beta"))
+    if not is_float(x.dtype):
+        alpha, beta = int(alpha), int(beta)
+    product = _product(n, x, y, **({} if alpha == 1 else {"alpha": float(alpha)}))
+    if n.name == "addbmm":
+        product = n.op("reduce_sum", product, axes=[0])
+    return n.op("add", product, times(n, n["self"], beta)) if beta else product
 
 
 @aten("einsum")
 def _einsum(n: Aten) -> Value:
     values = n["tensors"]
-    wants_floats(n, *values)
-    return n.op("einsum", values, equation=n["equation"].replace(" ", ""))
+    dtype = n.dtypes[0]
+    exact = dtype if is_float(dtype) else np.float64
+    equation = n["equation"].replace(" ", "")
+    return n.cast(n.op("einsum", [n.cast(one, exact) for one in values], equation=equation), dtype)
 
 
 @aten("outer")
 def _outer(n: Aten, x: Value, y: Value) -> Value:
-    return n.op("mul", n.reshaped(x, [x.shape[0], 1]), y)
+    op = "logical_and" if n.dtypes[0] == np.bool_ else "mul"
+    return n.op(op, n.reshaped(n.cast(x, n.dtypes[0]), [x.shape[0], 1]), n.cast(y, n.dtypes[0]))
 
 
 @aten("embedding")

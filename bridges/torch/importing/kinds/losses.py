@@ -44,8 +44,12 @@ def _elementwise(n: Aten) -> Value:
 
 @aten("binary_cross_entropy_with_logits")
 def _bce_with_logits(n: Aten) -> Value:
-    n.refuse_unless(not n.has("pos_weight"), "pos_weight is not supported")
-    losses = n.op("sigmoid_cross_entropy", *_pair(n))
+    x, y = _pair(n)
+    losses = n.op("sigmoid_cross_entropy", x, y)
+    if n.has("pos_weight"):  # what a positive loses beyond one of weight 1
+        missed = n.op("mul", y, n.op("softplus", n.op("neg", x)))
+        beyond = n.op("scale", n["pos_weight"], bias=-1.0)
+        losses = n.op("add", losses, n.op("mul", missed, beyond))
     return _reduced(n, n.op("mul", losses, n["weight"]) if n.has("weight") else losses)
 
 
@@ -112,7 +116,7 @@ def _classes(n: Aten, x: Value) -> Value | list[Value]:
         weigh = (lambda one: n.op("mul", one, weights_of(n, label, weight))) if weight else None
     if weigh:
         losses = weigh(losses)
-    if n.get("reduction", _MEAN) != _MEAN or soft or not losses.ndim:
+    if n.get("reduction", _MEAN) != _MEAN or soft:
         loss = _reduced(n, losses)
     else:
         loss = mean_of_classes(n, losses, label, weight, ignored)

@@ -9,6 +9,7 @@ import numpy as np
 from .....framework.base.dtypes import is_float
 from ....onnx.importing.calls import Value
 from ..calls import Aten, aten, aten_of
+from .arithmetic import extreme
 
 
 @aten_of(
@@ -22,7 +23,7 @@ def _reduce(n: Aten, x: Value) -> Value:
         x = n.cast(x, n.dtypes[0])
     axes = n.axes("dim", x.ndim)
     if not x.ndim:
-        return n.op("log", n.op("exp", x)) if n.name == "logsumexp" else x
+        return n.cast(x, n.dtypes[0])
     reduced = n.op(n.ours.type, x, axes=axes, keepdims=bool(n.get("keepdim", False)))
     return n.cast(reduced, n.dtypes[0])
 
@@ -40,22 +41,31 @@ def _spread(n: Aten, x: Value) -> Value | list[Value]:
     return [deviation, n.op("reduce_mean", x, axes=axes, keepdims=keep)]
 
 
+def _alone(n: Aten, x: Value) -> list[Value]:
+    """The one number of a tensor without axes, and its place, where others have a line of them."""
+    return [x, n.const(0, np.int64)]
+
+
 @aten("max", "min")
 def _extreme(n: Aten, x: Value) -> Value | list[Value]:
     kind = n.name
     if n.has("other"):
-        op = {"max": "maximum", "min": "minimum"}[kind]
-        return n.op(op, n.cast(x, n.dtypes[0]), n.cast(n["other"], n.dtypes[0]))
+        pair = n.cast(x, n.dtypes[0]), n.cast(n["other"], n.dtypes[0])
+        return extreme(n, f"{kind}imum", *pair)
+    if not x.ndim:
+        return _alone(n, x) if n.has("dim") else x
     if not n.has("dim"):
         return n.op(f"reduce_{kind}", x, axes=list(range(x.ndim)))
     axis = n.axis("dim", x.ndim)
     keep = bool(n["keepdim"])
-    extreme = n.op(f"reduce_{kind}", x, axes=[axis], keepdims=keep)
-    return [extreme, n.op(f"arg{kind}", x, axis=axis, keepdims=keep) if n.wants(1) else None]  # type: ignore[list-item]
+    best = n.op(f"reduce_{kind}", x, axes=[axis], keepdims=keep)
+    return [best, n.op(f"arg{kind}", x, axis=axis, keepdims=keep) if n.wants(1) else None]  # type: ignore[list-item]
 
 
 @aten("argmax", "argmin")
 def _arg(n: Aten, x: Value) -> Value:
+    if not x.ndim:
+        return n.const(0, np.int64)
     if not n.has("dim"):
         x = n.reshaped(x, [math.prod(x.shape)])
     axis = n.axis("dim", x.ndim) if n.has("dim") else 0
@@ -73,7 +83,7 @@ def _extreme_so_far(n: Aten, x: Value, dim: int) -> list[Value]:
     """Entries by places that are found on the host: which entry it is depends on data."""
     held = n.array(x)
     if not x.ndim:
-        return [x, n.const(0, np.int64)]
+        return _alone(n, x)
     best = (np.maximum if n.name == "cummax" else np.minimum).accumulate(held, axis=dim)
     line = [-1 if axis == dim % x.ndim else 1 for axis in range(x.ndim)]
     places = np.arange(x.shape[dim]).reshape(line)
@@ -84,6 +94,8 @@ def _extreme_so_far(n: Aten, x: Value, dim: int) -> list[Value]:
 
 @aten("topk")
 def _topk(n: Aten, x: Value, k: int, dim: int, largest: bool) -> list[Value]:
+    if not x.ndim:
+        return _alone(n, x)
     if largest:
         return n.op("top_k", x, outs=("values", "ids"), k=k, axis=dim)
     low, ids = n.op("top_k", n.op("neg", x), outs=("values", "ids"), k=k, axis=dim)

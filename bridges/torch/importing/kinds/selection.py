@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,10 @@ def _gather(n: Aten) -> Value:
 
 
 @aten("take_along_dim")
-def _take_along(n: Aten, x: Value, indices: Value, dim: int) -> Value:
+def _take_along(n: Aten, x: Value, indices: Value, dim: int | None = None) -> Value:
+    if dim is None:
+        x, indices = (n.reshaped(one, [math.prod(one.shape)]) for one in (x, indices))
+        dim = 0
     return n.op("take_along_axis", x, indices, axis=dim)
 
 

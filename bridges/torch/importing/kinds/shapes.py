@@ -51,7 +51,7 @@ def _unflatten(n: Aten, x: Value) -> Value:
 
 @aten("squeeze")
 def _squeeze(n: Aten, x: Value) -> Value:
-    axes = n.axes("dim", x.ndim)
+    axes = [] if n.get("dim") == [] else n.axes("dim", x.ndim)
     gone = [axis for axis in axes if x.shape[axis] == 1]
     return n.op("squeeze", x, axes=gone) if gone else x
 
@@ -130,7 +130,8 @@ def _repeat_interleave(n: Aten) -> Value:
 
 @aten("cat", "concat")
 def _cat(n: Aten) -> Value:
-    values = [n.cast(value, n.dtypes[0]) for value in n["tensors"] if value.shape != (0,)]
+    values = [n.cast(value, n.dtypes[0]) for value in n["tensors"]]
+    values = [value for value in values if value.shape != (0,)] or values[:1]
     if len(values) == 1:
         return values[0]
     return n.op("concat", values, axis=n.axis("dim", values[0].ndim))
@@ -224,7 +225,10 @@ def _split(n: Aten, x: Value) -> list[Value]:
     axis = n.axis("dim", x.ndim)
     size = x.shape[axis]
     if n.name == "tensor_split":
-        n.refuse_unless(n.has("sections") and isinstance(n["sections"], int), "places are given")
+        if n.has("indices"):
+            places = [_place(at, size) for at in n["indices"]]
+            pairs = zip([0, *places], [*places, size], strict=True)
+            return [n.part(x, axis, at, max(at, end)) for at, end in pairs]
         count = n["sections"]
         sizes = [size // count + (k < size % count) for k in range(count)]
         return _parts(n, x, axis, sizes)
@@ -271,13 +275,21 @@ def _pad(n: Aten, x: Value) -> Value:
     value = n.get("value", 0) or 0
     pairs = [(0, 0)] * (x.ndim - len(given) // 2)
     pairs += [(given[k], given[k + 1]) for k in range(len(given) - 2, -1, -2)]
-    for axis, (before, after) in enumerate(pairs):  # negative ones cut
-        if before < 0 or after < 0:
-            x = n.part(x, axis, max(-before, 0), after if after < 0 else TO_END)
     paddings = [max(side, 0) for pair in pairs for side in pair]
-    if not any(paddings):
+
+    def cut(x: Value) -> Value:
+        for axis, (before, after) in enumerate(pairs):  # negative ones cut
+            if before < 0 or after < 0:
+                x = n.part(x, axis, max(-before, 0), after if after < 0 else TO_END)
         return x
-    return n.op("pad", x, paddings=paddings, value=float(value), mode=_MODES[mode])
+
+    def grow(x: Value) -> Value:
+        if not any(paddings):
+            return x
+        return n.op("pad", x, paddings=paddings, value=float(value), mode=_MODES[mode])
+
+    # A border that repeats entries sees those that are cut off on the other side.
+    return cut(grow(x)) if mode in ("reflect", "replicate") else grow(cut(x))
 
 
 @aten("flip")
@@ -288,8 +300,7 @@ def _flip(n: Aten) -> Value:
 @aten("roll")
 def _roll(n: Aten, x: Value) -> Value:
     if not n.get("dims"):
-        flat = n.reshaped(x, [math.prod(x.shape)])
-        return n.reshaped(n.op("roll", flat, shifts=list(n["shifts"]), axes=[0]), x.shape)
+        return n.op("roll", x, shifts=list(n["shifts"]))
     axes = [axis % x.ndim for axis in n["dims"]]
     return n.op("roll", x, shifts=list(n["shifts"]), axes=axes)
 
@@ -300,13 +311,13 @@ def _pixel_shuffle(n: Aten, x: Value) -> Value:
     k = len(front)
     if n.name == "pixel_shuffle":
         r = n["upscale_factor"]
-        shuffled = n.op("reshape", x, shape=[*front, c // r**2, r, r, h, w])
+        shuffled = n.reshaped(x, [*front, c // r**2, r, r, h, w])
         shuffled = n.moved(shuffled, [*range(k), k, k + 3, k + 1, k + 4, k + 2])
-        return n.op("reshape", shuffled, shape=[*front, c // r**2, h * r, w * r])
+        return n.reshaped(shuffled, [*front, c // r**2, h * r, w * r])
     r = n["downscale_factor"]
-    shuffled = n.op("reshape", x, shape=[*front, c, h // r, r, w // r, r])
+    shuffled = n.reshaped(x, [*front, c, h // r, r, w // r, r])
     shuffled = n.moved(shuffled, [*range(k), k, k + 2, k + 4, k + 1, k + 3])
-    return n.op("reshape", shuffled, shape=[*front, c * r**2, h // r, w // r])
+    return n.reshaped(shuffled, [*front, c * r**2, h // r, w // r])
 
 
 @aten("tril", "triu")
