@@ -247,6 +247,12 @@ class Adds(Protocol):
 
     def cast(self, value: Value, dtype: Any) -> Value: ...
 
+    def following(
+        self, make: Callable[..., np.ndarray], shape: Sequence[Any], dtype: Any, *sizes: Any
+    ) -> Value: ...
+
+    def fail(self, why: str) -> NoReturn: ...
+
 
 class Emits(Protocol):
     """What adds operators to a net, or computes them at once."""

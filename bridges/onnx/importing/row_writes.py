@@ -3,8 +3,9 @@
 Paddle's exporter writes the range of i, the shape of the part that it takes of x, and a scatter.
 Their shapes follow from i, as far as a net can tell; so each would cut the round of a loop, as of a
 table's cells, into several nets. There is one row in the range, or none where i lies beyond the
-last one. A negative i counts from the end. ONNX's operators refuse -1, and what lies before the
-first row: there -1 is the last row, and nothing is written before the first one.
+last one. A negative i counts from the end. ONNX's operators refuse -1, for which the range begins
+behind its end; here -1 is the last row. A place before the first row is refused as they do, and so
+is a value that does not fit the row.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....framework.base.errors import RunError
 from ....proto import onnx_pb2 as pb
+from .calls import Call, Kind, Value
 from .graph import Graph, Node
 
 _SAME_NUMBER = ("Squeeze", "Unsqueeze", "Reshape", "Identity")
@@ -25,8 +28,8 @@ _NUMBERS = (
     pb.TensorProto.INT32,
     pb.TensorProto.INT64,
 )
-_VERSION = 13
-"""The operator set of the nodes that are written."""
+ROW = "ScatterElements.row"
+"""The operator of such a write."""
 
 
 def choose_rows(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:
@@ -45,7 +48,7 @@ def choose_rows(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:
     written: list[Node] = []
     for node in graph.nodes:
         write = found.get(id(node))
-        written += [node] if write is None else write.nodes(node)
+        written.append(node if write is None else write.node(node))
     before = {name for node in graph.nodes for name in node.reads()}
     used = {*graph.outputs}
     kept: list[Node] = []
@@ -59,38 +62,21 @@ def choose_rows(graph: Graph, arrays: Mapping[str, np.ndarray]) -> None:
 
 @dataclass(frozen=True)
 class _Write:
-    """Attributes: tensor: that is written to, of `rank` axes. at: the place along `axis`. value:
-    what is written, with one element along the axis."""
+    """Attributes: tensor: that is written to. at: the place along `axis`. value: what is written,
+    with one element along the axis."""
 
     tensor: str
     axis: int
-    rank: int
     at: str
     value: str
 
-    def nodes(self, scatter: Node) -> list[Node]:
+    def node(self, scatter: Node) -> Node:
         """What computes the result of the scatter."""
-        (out,) = scatter.outputs
-        made: list[Node] = []
-
-        def add(op: str, inputs: Sequence[str], **attrs: object) -> str:
-            name = f"{out}/row{len(made)}"
-            made.append(Node(op, "", _VERSION, scatter.name, tuple(inputs), (name,), attrs))
-            return name
-
-        def number(value: object) -> str:
-            return add("Constant", (), value=np.array(value, np.int64))
-
-        none = number(0)
-        size = add("Gather", [add("Shape", [self.tensor]), number(self.axis)])
-        rows = add("Range", [none, size, number(1)])
-        shape = [-1 if axis == self.axis else 1 for axis in range(self.rank)]
-        rows = add("Reshape", [rows, number(shape)])
-        at = add("Cast", [self.at], to=pb.TensorProto.INT64)
-        at = add("Where", [add("Less", [at, none]), add("Add", [at, size]), at])
-        choice = add("Equal", [rows, at])
-        inputs = (choice, self.value, self.tensor)
-        return [*made, Node("Where", "", 16, scatter.name, inputs, (out,), {})]
+        inputs = (self.tensor, self.at, self.value)
+        attrs = {"axis": self.axis}
+        return Node(
+            ROW, "", scatter.version, scatter.name, inputs, scatter.outputs, attrs, (), _KIND
+        )
 
 
 class _Finder:
@@ -132,7 +118,7 @@ class _Finder:
             and self._is_next(cut.inputs[2], at, tensor, axis)
             and self._sizes(tile.inputs[1], part) == [*range(axis), None, *range(axis + 1, rank)]
         )
-        return _Write(tensor, axis, rank, cut.inputs[1], expand.inputs[0]) if fits else None
+        return _Write(tensor, axis, cut.inputs[1], expand.inputs[0]) if fits else None
 
     def _made(self, name: str, op: str) -> Node | None:
         """The node of a kind that makes a value."""
@@ -194,3 +180,33 @@ class _Finder:
             first, last = (one[0] for one in bounds[:2] if one is not None)
             sizes += range(first, last)
         return sizes
+
+
+def _write_row(n: Call) -> Value:
+    """`x[:, at] = value` along an axis, as one choice for each element.
+
+    A place before the first row is an error, as is a value that does not fit the row; after the
+    last row nothing is written.
+    """
+    x, at, value = n[0], n.reshape(n.cast(n[1], np.int64), [1]), n[2]
+    axis = n.axis(n.attr("axis", 0), x.ndim)
+    row = [*x.shape[:axis], 1, *x.shape[axis + 1 :]]
+    ends = zip(reversed(row), reversed(value.shape), strict=False)
+    if value.ndim > x.ndim or not all([have in (1, want) for want, have in ends]):
+        raise RunError(
+            f"{n.where}: {n.node.title()}: what is written, {list(value.shape)}, does not fit a row"
+            f" {row} of {list(x.shape)}"
+        )
+    size = x.shape[axis]
+    if size == 0:
+        return x
+    rows = n.following(np.arange, [size], np.int64, size)
+    zero = n.const([0], np.int64)
+    # The row of a place that counts from the end, which the operator checks; else the first one.
+    from_end = n.op("gather", rows, n.op("minimum", at, zero), from_end=True)
+    lines = n.reshape(rows, [-1 if other == axis else 1 for other in range(x.ndim)])
+    chosen = n.op("equal", lines, n.op("maximum", at, from_end))
+    return n.op("where", chosen, value, x)
+
+
+_KIND = Kind(lower=_write_row)

@@ -16,7 +16,7 @@ _PLACES: dict[str, Sequence[int]] = {
     **dict.fromkeys(("MatMul", "Gemm", "Conv", "ConvTranspose", "InstanceNormalization"), _ALL),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), _ALL),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), (0, 1, 2, 3, 5, 6, 7)),
-    **dict.fromkeys(("Pad", "ScatterND", "ScatterElements"), (0, 2)),
+    **dict.fromkeys(("Pad", "ScatterND", "ScatterElements", "ScatterElements.row"), (0, 2)),
     "Where": (1, 2),
 }
 """Operators -> the inputs that share a type; the same in all operator sets that are read."""

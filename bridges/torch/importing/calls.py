@@ -185,6 +185,12 @@ class Aten:
         """A constant."""
         return self._call.const(array, dtype)
 
+    def following(
+        self, make: Callable[..., np.ndarray], shape: Sequence[Any], dtype: Any, *sizes: Any
+    ) -> Value:
+        """An array that follows from sizes, which may vary; see `Call.following`."""
+        return self._call.following(make, shape, dtype, *sizes)
+
     def cast(self, value: Value, dtype: Any) -> Value:
         """A value of another dtype."""
         return self._call.cast(value, dtype)

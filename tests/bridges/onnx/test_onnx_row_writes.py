@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.onnx.importing import engine
 from opscope.bridges.onnx.importing.model import model_of_bytes
+from opscope.bridges.onnx.importing.row_writes import ROW
+from opscope.framework.base.errors import OpscopeError, RunError
 
 
 def ints(g: Graph, *values: int) -> str:
@@ -107,14 +110,108 @@ def test_places_count_from_the_end_as_well(dtype: Any) -> None:
     at, value = g.input("at", dtype, []), g.input("value", np.float32, [2])
     g.output(written(g, x, at, value, 1, 2), np.float32)
     model = model_of_bytes(model_bytes(g))
-    assert "Where" in [node.op for node in model._model.graph.nodes]
-    for place in range(-5, 6):
+    assert ROW in [node.op for node in model._model.graph.nodes]
+    for place in range(-4, 6):
         feed = {"x": np.zeros((2, 4), np.float32), "at": np.array(place, dtype)}
         (found,) = model.run(feed | {"value": np.ones(2, np.float32)}).values()
         wanted = feed["x"]
-        if -4 <= place < 4:
+        if place < 4:
             wanted[:, place] = 1
         assert (found == wanted).all(), place
+    for place in (-5, -6, -100):
+        feed = {"x": np.zeros((2, 4), np.float32), "at": np.array(place, dtype)}
+        with pytest.raises(RunError, match=rf"scatterelements.* holds {place}, want -4 <= ids < 4"):
+            model.run(feed | {"value": np.ones(2, np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "value", "places"),
+    [
+        ((1, 3), 1, (4,), (0, 3, 5)),
+        ((1, 3), 1, (0,), (0,)),
+        ((2, 3), 1, (1,), (0, 2, 3, 5)),
+        ((2, 3), 1, (2,), (-4, -3, 0, 2, 3, 5)),
+        ((1, 1, 3), 2, (2, 2), (0, 3)),
+        ((3, 2), 0, (2, 2), (0,)),
+        ((3, 2), 0, (1,), (0, 2, 3)),
+        ((0, 3), 1, (1,), (0, 3)),
+        ((0, 3), 1, (0,), (-4, 0, 3)),
+        ((3, 0), 1, (3,), (0, 1)),
+        ((1, 1), 0, (1,), (-2, -1, 0, 1)),
+    ],
+)
+def test_values_of_other_shapes_and_places_beyond_are_onnxruntimes(
+    shape: tuple[int, ...], axis: int, value: tuple[int, ...], places: tuple[int, ...]
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    g = Graph("g")
+    x = g.input("x", np.float32, [None] * len(shape))
+    at, fed = g.input("at", np.int64, []), g.input("value", np.float32, [None] * len(value))
+    g.output(written(g, x, at, fed, axis, len(shape)), np.float32)
+    data = model_bytes(g)
+    model = model_of_bytes(data)
+    assert ROW in [node.op for node in model._model.graph.nodes]
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(data, options)
+    rng = np.random.default_rng(0)
+    feed = {
+        "x": rng.normal(size=shape).astype(np.float32),
+        "value": rng.normal(size=value).astype(np.float32),
+    }
+    for place in places:
+        feed["at"] = np.array(place)
+        try:
+            (wanted,) = session.run(None, feed)
+        except Exception:
+            if place == -1:  # the last row: see `row_writes`
+                continue
+            with pytest.raises(RunError, match=r"scatterelements"):
+                model.run(feed)
+        else:
+            (found,) = model.run(feed).values()
+            assert found.shape == wanted.shape and (found == wanted).all(), place
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("op", ["ScatterElements", "ScatterND", "GatherElements", "GatherND"])
+def test_places_outside_are_refused(op: str, known: bool) -> None:
+    """Also where only a few lines are read or written, and where a reduction is the host's."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    reductions = ["none", "add", "mul"] if op.startswith("Scatter") else [None]
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    # ids, shape of updates, axis
+    forms = [([[9], [9]], (2, 1), 1), ([[9]], (1, 1), 1), ([[9, 0, 0]], (1, 3), 0)]
+    if op.endswith("ND"):
+        forms = [([[0], [9]], (2, 3), None), ([[1, 9]], (1,), None), ([[9, 2]], (1,), None)]
+    for how, (ids, shape, axis) in product(reductions, forms):
+        size = 2 if axis == 0 or (op.endswith("ND") and ids[0][0] != 1) else 3
+        for place in (-size - 1, -size, size - 1, size):
+            places = np.array(ids)
+            places[places == 9] = place
+            g = Graph("g")
+            inputs = [g.input("x", np.float32, [2, 3])]
+            feed = {"x": x}
+            inputs.append(g.constant(places) if known else g.input("ids", np.int64, places.shape))
+            if not known:
+                feed["ids"] = places
+            more = {} if axis is None else {"axis": axis}
+            if how is not None:
+                inputs.append(g.input("updates", np.float32, shape))
+                feed["updates"] = np.full(shape, -7, np.float32)
+                more |= {} if how == "none" else {"reduction": how}
+            g.output(g.node(op, inputs, "z", **more), np.float32)
+            data = model_bytes(g)
+            try:
+                (wanted,) = onnxruntime.InferenceSession(data, options).run(None, feed)
+            except Exception:
+                assert place in (-size - 1, size)
+                with pytest.raises(OpscopeError, match=rf"{place}\b.*want .*{-size} (to|<=)"):
+                    model_of_bytes(data).run(feed)
+            else:
+                assert (model_of_bytes(data).run(feed)["z"] == wanted).all()
 
 
 @pytest.mark.parametrize("wrong", [{}, {"by": 2}, {"along": 0}, {"step": 2}])
@@ -127,7 +224,7 @@ def test_what_only_looks_so_stays_as_it_is(wrong: dict[str, int]) -> None:
     data = model_bytes(g)
     model = model_of_bytes(data)
     kinds = [node.op for node in model._model.graph.nodes]
-    assert ("Where" in kinds, "ScatterElements" in kinds) == (not wrong, bool(wrong))
+    assert (ROW in kinds, "ScatterElements" in kinds) == (not wrong, bool(wrong))
     feed = {
         "x": np.arange(24, dtype=np.float32).reshape(2, 4, 3),
         "at": np.array(1),

@@ -462,3 +462,28 @@ def test_torch_is_not_imported() -> None:
         " opscope.from_torch; sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("place", [-4, -3, 2, 3])
+def test_indexes_outside_of_an_array_are_refused(place: int) -> None:
+    """Also before the first row, which a place that counts from the end must not wrap to."""
+    drawn = torch.arange(6.0).reshape(2, 3)
+    ids, at = torch.tensor([1, 0]), torch.tensor([0, place])
+    updates = torch.tensor([-1.0, -2.0])
+    programs = [
+        (lambda x, i, j: x[i, j], (ids, at)),
+        (lambda x, i, j, u: x.index_put((i, j), u), (ids, at, updates)),
+        (lambda x, i, j, u: x.index_put((i, j), u, accumulate=True), (ids, at, updates)),
+    ]
+    for function, others in programs:
+        exported = export(Fn(function), [drawn, *[torch.zeros_like(one) for one in others]])
+        model = from_torch(exported)
+        feed = {
+            info.name: one.numpy() for info, one in zip(model.inputs, (drawn, *others), strict=True)
+        }
+        if -3 <= place < 3:
+            (found,) = model.run(feed).values()
+            assert (found == function(drawn, *others).numpy()).all()
+        else:
+            with pytest.raises(RunError, match=rf"holds {place}, want -3 <= ids < 3"):
+                model.run(feed)

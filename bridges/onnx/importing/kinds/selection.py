@@ -33,17 +33,24 @@ def _gather(n: Call) -> Value:
     return n.op("gather", x, ids, axis=axis, from_end=True)
 
 
-def _counted(ids: np.ndarray, size: Any) -> np.ndarray:
+def _counted(n: Adds | Attributes, ids: np.ndarray, size: int) -> np.ndarray:
+    """Ids counted from the front.
+
+    Raises:
+        FormatError: there is no such place; the error names the node, the id and the places.
+    """
+    wrong = ids[(ids < -size) | (ids >= size)]
+    if wrong.size:
+        n.fail(f"index {wrong[0]} is outside of the {size} places, want {-size} to {size - 1}")
     return np.where(ids < 0, ids + size, ids)
 
 
-def counted(n: Adds, ids: Value, sizes: Any) -> Value:
-    """Ids counted from the front, also in a net's input."""
+def counted(n: Adds, ids: Value, size: Any) -> Value:
+    """Ids counted from the front, also in a net's input, whose run refuses those that do not lie
+    in [-size, size)."""
     if ids.array is not None:
-        return n.const(_counted(ids.array, sizes))
-    zero = n.const(0, ids.dtype)
-    more = n.const(sizes, ids.dtype)
-    return n.op("where", n.op("less", ids, zero), n.op("add", ids, more), ids)
+        return n.const(_counted(n, ids.array, int(size)))
+    return n.op("gather", n.following(np.arange, [size], np.int64, size), ids, from_end=True)
 
 
 @lowers("GatherElements")
@@ -77,10 +84,7 @@ def _flat_ids(n: Call, x: Value, ids: Value, axis: int) -> Value:
 
 @lowers("GatherND")
 def _gather_nd_here(n: Call) -> Value:
-    ids = n[1]
-    dims = n.attr("batch_dims", 0)
-    sizes = np.array(n[0].shape[dims : dims + ids.shape[-1]])
-    return n.op("gather_nd", n[0], counted(n, ids, sizes), batch_dims=dims)
+    return n.op("gather_nd", n[0], n[1], batch_dims=n.attr("batch_dims", 0))
 
 
 # The reductions that no operator has: those of ids that come several times.
@@ -101,7 +105,7 @@ def _scatter_elements(
 ) -> np.ndarray:
     axis = n.axis(n.attr("axis", 0), x.ndim)
     where: list[Any] = list(np.indices(ids.shape))
-    where[axis] = _counted(ids, x.shape[axis])
+    where[axis] = _counted(n, ids, x.shape[axis])
     return _scatter(n, x.copy(), tuple(where), updates)
 
 
@@ -124,18 +128,16 @@ def _scatter_elements_here(n: Call) -> Value:
 
 @evaluates("ScatterND")
 def _scatter_nd(n: Attributes, x: np.ndarray, ids: np.ndarray, updates: np.ndarray) -> np.ndarray:
-    where = tuple(ids[..., i] for i in range(ids.shape[-1]))
+    where = tuple(_counted(n, ids[..., i], x.shape[i]) for i in range(ids.shape[-1]))
     return _scatter(n, x.copy(), where, updates)
 
 
 @lowers("ScatterND")
 def _scatter_nd_here(n: Call) -> Value:
-    ids = n[1]
     how = {"none": "set", "add": "add"}.get(n.attr("reduction", "none"))
     if how is None:
         raise NotHere
-    where = counted(n, ids, np.array(n[0].shape[: ids.shape[-1]]))
-    return n.op("scatter_nd", n[0], where, n[2], mode=how)
+    return n.op("scatter_nd", n[0], n[1], n[2], mode=how)
 
 
 @lowers("TensorScatter")
@@ -164,7 +166,9 @@ def _one_hot(n: Call) -> Value:
         ids = n.op("cast", ids, dtype=np.dtype("int64"))
     axis = n.axis(n.attr("axis", -1), ids.ndim + 1)
     check_fill([*ids.shape, count], values.dtype.itemsize, n.node.title())
-    where = counted(n, ids, count)
+    # Ids outside of [-count, count) are no entry's.
+    below = n.op("less", ids, n.const(0, ids.dtype))
+    where = n.op("where", below, n.op("add", ids, n.const(count, ids.dtype)), ids)
     where = n.reshape(where, [*ids.shape[:axis], 1, *ids.shape[axis:]])
     shape = [1] * (ids.ndim + 1)
     shape[axis] = count
