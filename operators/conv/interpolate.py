@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...framework.base.sizes.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from .axis_map import AxisMap, apply_maps
-from .windows import per_axis
+from .windows import per_axis, spread
 
 _RANKS = {"bilinear": 2, "trilinear": 3, "bicubic": 2}
 _KINDS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
@@ -21,6 +21,8 @@ _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _SHORT = 64
 """Denominators up to which a factor of a size has all its digits in every product."""
 _TOO_LARGE = 2.0**64  # of no array is an axis as long
+_SMALL_IMAGE = 128
+"""Sides together of images that PyTorch makes by another loop, which knows sizes alone."""
 _CUBIC = -0.75  # the coefficient of the cubic convolution, PyTorch's
 
 interpolate = operator(
@@ -29,7 +31,9 @@ interpolate = operator(
     " `like`, or by a factor `scale`: upsampling and downsampling. An axis of S places becomes one"
     " of floor(S * scale). Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 / scale, or"
     " S / size; with align_corners at p * (S - 1) / (size - 1), so that the corners are the same;"
-    " `nearest` takes floor(p * r).",
+    " `nearest` takes floor(p * r). As in PyTorch r is S / size in mode `linear` where a factor"
+    " leaves a size as it is, and in mode `nearest` where it keeps or doubles a side of an image of"
+    " which the new sides are at most 128 together.",
     inputs=[
         Slot("x", "[N, C, ...], floats", not_in_gradient=True),
         Slot(
@@ -153,11 +157,33 @@ def _far(distance: np.ndarray) -> np.ndarray:
     return _CUBIC * (((distance - 5) * distance + 8) * distance - 4)
 
 
+def scales_of(attrs: Mapping[str, Any], before: Sequence[Any], after: Sequence[Any]) -> list[float]:
+    """The factors of the spatial axes by which places are found; 0 where the sizes say them.
+
+    Args:
+        before, after: shapes of x and out.
+    """
+    rank = len(before) - 2
+    kind = _KINDS.get(attrs["mode"], attrs["mode"])
+    scales = [float(scale) for scale in spread(attrs["scale"] or (0.0,), rank)]
+    small = None
+    for axis, scale in enumerate(scales):
+        if scale.is_integer():  # it says the same as the sizes
+            continue
+        old, new = before[2 + axis], after[2 + axis]
+        if kind == "linear" and new == old:
+            scales[axis] = 0.0
+        elif kind == "nearest" and rank == 2:
+            small = after[2] + after[3] <= _SMALL_IMAGE if small is None else small
+            if small and (new == old or new == 2 * old):
+                scales[axis] = 0.0
+    return scales
+
+
 def _maps(k: KernelArgs, before: Sequence[int], after: Sequence[int]) -> list[AxisMap]:
     mode = str(k.attrs["mode"])
     aligned = k.attrs["align_corners"]
-    factors = k.attrs["scale"] or (0.0,)
-    scales = factors if len(factors) > 1 else factors * (len(before) - 2)
+    scales = scales_of(k.attrs, before, after)
     return [
         _axis_map(_KINDS.get(mode, mode), size, positions, scale, aligned)
         for size, positions, scale in zip(before[2:], after[2:], scales, strict=True)

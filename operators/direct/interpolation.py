@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ..conv.interpolate import taps_of
-from ..conv.windows import spread
+from ..conv.interpolate import scales_of, taps_of
 from .images import Work, rooms, steps, suited
 
 _STEPS = "image", "channel", "row"
@@ -21,9 +20,9 @@ def interpolate(k: KernelArgs) -> Call | None:
     rank = x.ndim - 2
     if rank > 2 or not suited(x, out):
         return None
-    scales = spread(k.attrs["scale"] or (0.0,), rank)
+    scales = scales_of(k.attrs, x.shape, out.shape)
     if rank == 1:
-        x, out, scales = x[:, :, None], out[:, :, None], (1.0, *scales)
+        x, out, scales = x[:, :, None], out[:, :, None], [1.0, *scales]
     side = all(_has_pixels(array, array.shape[1]) for array in (x, out))
     if not side and not all(_has_pixels(array, 1) for array in (x, out)):
         return None

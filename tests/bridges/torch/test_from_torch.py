@@ -487,3 +487,49 @@ def test_indexes_outside_of_an_array_are_refused(place: int) -> None:
         else:
             with pytest.raises(RunError, match=rf"holds {place}, want -3 <= ids < 3"):
                 model.run(feed)
+
+
+RESIZED = {
+    1: ["nearest", "nearest-exact", "linear"],
+    2: ["nearest", "nearest-exact", "bilinear", "bicubic", "bilinear antialias",
+        "bicubic antialias"],
+    3: ["nearest", "nearest-exact", "trilinear"],
+}  # fmt: skip
+"""Modes of `F.interpolate` by the number of axes."""
+
+
+@pytest.mark.parametrize(("rank", "mode"), [(k, one) for k, all in RESIZED.items() for one in all])
+def test_images_of_random_sizes_become_as_large_as_pytorchs(rank: int, mode: str) -> None:
+    """Sizes and factors, those that leave a size as it is among them, corners in place or not."""
+    rng = np.random.default_rng(rank)
+    kind, *antialias = mode.split()
+    for number in range(9):
+        sizes = rng.integers(1, 9, rank)
+        more: dict[str, Any] = {"mode": kind}
+        if "nearest" not in kind:
+            more["align_corners"] = bool(number % 2)
+        if antialias:
+            more["antialias"] = True
+        if number < 2:
+            new = rng.integers(1, 12, rank).tolist()
+            more["size"] = new
+        else:
+            draws = [
+                rng.choice([0.5, 1, 2, 1.5, 3], rank),
+                rng.uniform(0.4, 3, rank),
+                1 + rng.uniform(0, 0.12, rank),
+            ]
+            more["scale_factor"] = draws[number % 3].tolist()
+            sizes = np.maximum(sizes, 3)
+            new = [int(n * by) for n, by in zip(sizes, more["scale_factor"], strict=True)]
+            if number > 7:
+                more["recompute_scale_factor"] = True
+        if antialias and new[-1] == 1:
+            continue  # PyTorch 2.13 repeats the first row where one column is left
+        drawn = torch.tensor(rng.normal(size=(2, 3, *sizes)).astype("float32"))
+        program = Fn(lambda x, more=more: F.interpolate(x, **more))
+        model = from_torch(export(program, [drawn]))
+        (found,) = model.run({model.inputs[0].name: drawn.numpy()}).values()
+        np.testing.assert_allclose(
+            found, program(drawn).numpy(), rtol=1e-4, atol=2e-5, err_msg=f"{sizes} {more}"
+        )

@@ -149,6 +149,38 @@ def test_equals_torch(rank, mode):
         np.testing.assert_allclose(found, twin.grad.numpy(), rtol=1e-4, atol=1e-4)
 
 
+def test_random_factors_equal_torch():
+    """Also where a factor leaves a size as it is, or doubles it: PyTorch then goes by sizes, in
+    some modes."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        rank = int(rng.integers(1, 4))
+        mode = str(rng.choice(TORCH_MODES[rank]))
+        sizes = rng.integers(1, 9, rank)
+        if rank == 2 and rng.random() < 0.2:
+            sizes[rng.integers(2)] += rng.integers(50, 90)
+        factors = [
+            rng.choice([0.5, 1, 2, 1.5, 0.7, 1.1, 2.3], rank),
+            rng.uniform(0.4, 3, rank),
+            1 + rng.uniform(0, 0.2, rank),
+            2 + rng.uniform(0, 0.2, rank),
+        ][rng.integers(4)].tolist()
+        if 0 in [int(size * factor) for size, factor in zip(sizes, factors, strict=True)]:
+            continue
+        aligned = mode != "nearest" and bool(rng.integers(2))
+        x = rng.normal(size=(2, 3, *sizes)).astype("float32")
+        attrs = {"scale": factors, "mode": mode, "align_corners": aligned}
+        found = TestInterpolate().output(Case({"x": x}, attrs))["out"]
+        more = {} if mode == "nearest" else {"align_corners": aligned}
+        wanted = torch.nn.functional.interpolate(
+            torch.tensor(x), scale_factor=factors, mode=mode, **more
+        )
+        np.testing.assert_allclose(
+            found, wanted.numpy(), rtol=1e-4, atol=2e-5, err_msg=f"{sizes} {attrs}"
+        )
+
+
 def test_nearest_takes_the_places_that_torch_takes():
     """Also where a product falls on a whole number, but for rounding."""
     torch = pytest.importorskip("torch")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .....operators.conv.interpolate import scales_of
 from .....operators.conv.windows import spread
 from ..emission import Emission, emits, refuses
 
@@ -159,7 +160,15 @@ def interpolate(e: Emission) -> None:
         own = e.ints(*spread(a["size"], rank)) if a["size"] else e.dims(e["like"], 2, 2 + rank)
         sizes = e.concat([ahead, own], 0)
     else:
-        scales = e.graph.constant(np.array([*front, *spread(a["scale"], rank)], np.float32))
+        factors = [float(factor) for factor in spread(a["scale"], rank)]
+        old, new = e.shape("x"), e.shape("out")
+        if -1 not in (*old[2:], *new[2:]):
+            scales = scales_of(a, old, new)
+            if old[2:] == new[2:] and not all(scale in (0, 1) for scale in scales):
+                e.refuse("runtimes copy where factors leave all sizes as they are; take size")
+            found = zip(scales, old[2:], new[2:], strict=True)
+            factors = [scale or after / before for scale, before, after in found]
+        scales = e.graph.constant(np.array([*front, *factors], np.float32))
     resized = e.node("Resize", x, None, scales, sizes, **how)
     e.set("out", e.squeeze(resized, 2) if flat else resized)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from .....framework.base.sizes.dims import Dim
 from .....framework.base.untrusted.limits import check_limit
-from ..calls import Attributes, Call, Value, lowers
+from ..calls import Adds, Attributes, Call, Value, lowers
 from .linear import in_floats
 
 _OF_SIZES = ("align_corners", "tf_crop_and_resize")
@@ -46,31 +46,39 @@ class _Axis(NamedTuple):
 def _origins(
     n: Attributes, size: int, out: int, scale: float, roi: tuple[float, float]
 ) -> np.ndarray:
-    """Where each place of the result lies in the input."""
+    """Where each place of the result lies in the input.
+
+    Lengths of the result are whole numbers, as in ONNX Runtime, not products with a factor.
+    """
     mode = n.attr("coordinate_transformation_mode", "half_pixel" if n.version > 10 else "")
-    at = np.arange(out, dtype=np.float64)
-    width = scale * size
+    # Where a place decides which one is read, ONNX Runtime's rounding is part of the result.
+    real = np.float32 if n.attr("mode", "nearest") == "nearest" else np.float64
+    at = np.arange(out, dtype=real)
+    factor = real(scale)
+    half = real(0.5)
     if mode in ("asymmetric", ""):
-        return at / scale
+        return at / factor
     if mode == "align_corners":
-        return at * 0 if width == 1 else at * (size - 1) / (width - 1)
+        return at * 0 if out == 1 else at * real(size - 1) / real(out - 1)
     if mode == "pytorch_half_pixel":
-        return at * 0 - 0.5 if width == 1 else (at + 0.5) / scale - 0.5
+        return at * 0 if out == 1 else (at + half) / factor - half
     if mode == "half_pixel":
-        return (at + 0.5) / scale - 0.5
+        return (at + half) / factor - half
     if mode == "half_pixel_symmetric":
-        return size / 2 * (1 - out / width) + (at + 0.5) / scale - 0.5
+        moved = real(size) / 2 * (1 - real(out) / (factor * real(size)))
+        return moved + (at + half) / factor - half
     if mode == "tf_half_pixel_for_nn":
-        return (at + 0.5) / scale
+        return (at + half) / factor
     if mode == "tf_crop_and_resize":
         first, last = roi
         if out == 1:
             return at * 0 + 0.5 * (first + last) * (size - 1)
-        return first * (size - 1) + at * (last - first) * (size - 1) / (width - 1)
+        return first * (size - 1) + at * (last - first) * (size - 1) / (out - 1)
     n.fail(f"coordinate_transformation_mode {mode!r}")
 
 
-def _cubic(x: np.ndarray, a: float) -> np.ndarray:
+def cubic(x: np.ndarray, a: float) -> np.ndarray:
+    """Cubic convolution: the weight of a place at a distance, of the coefficient `a`."""
     x = np.abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((x - 5) * x + 8) * x * a - 4 * a
@@ -102,7 +110,7 @@ def _taps(n: Attributes, size: int, where: np.ndarray, scale: float) -> tuple[An
     if mode == "linear":
         weights = np.clip(1 - np.abs(args), 0, 1)
     else:
-        weights = _cubic(args, n.attr("cubic_coeff_a", -0.75))
+        weights = cubic(args, n.attr("cubic_coeff_a", -0.75))
     ids = (base[:, None] + steps).astype(np.int64)
     if n.attr("exclude_outside", 0):
         weights = np.where((ids < 0) | (ids >= size), 0, weights)
@@ -138,12 +146,16 @@ def _plan(
         factors = [float(scale) for scale in scales]
         if len(factors) != len(axes) or min(factors, default=1) <= 0:
             n.fail(f"scales {factors} for {len(axes)} axes")
-        outs = [math.floor(f * shape[axis]) for f, axis in zip(factors, axes, strict=True)]
+        # In float32, as ONNX Runtime: in float64, 10 places times its 0.7 are 6.9999999.
+        lengths = np.array(factors, "f4") * np.array([shape[axis] for axis in axes], "f4")
+        outs = [math.floor(length) for length in lengths]
     whole = list(shape)
     for axis, out in zip(axes, outs, strict=True):
         whole[axis] = out
     check_limit("run", math.prod(whole) * item, n.node.title())
     crop = n.attr("coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    if list(shape) == whole and not crop:
+        return []
     maps = []
     for number, (axis, out, factor) in enumerate(zip(axes, outs, factors, strict=True)):
         bounds = (0.0, 1.0)
@@ -263,6 +275,8 @@ def _changes(n: Call) -> list[tuple[int, Any, float | None]] | None:
             (axis, shape[axis] * up // down, factor)
             for axis, (up, down), factor in zip(axes, parts, factors, strict=True)
         ]
+    if all([_stays(shape[axis], out, factor) for axis, out, factor in changes]):
+        return []  # a copy in ONNX Runtime, whatever the factors are
     changes = [
         (axis, out, factor) for axis, out, factor in changes
         if not (factor == 1 or (factor is None and _is_same(out, shape[axis])))
@@ -272,6 +286,13 @@ def _changes(n: Call) -> list[tuple[int, Any, float | None]] | None:
         whole[axis] = out
     check_limit("run", math.prod(whole) * n[0].dtype.itemsize, n.node.title())
     return changes
+
+
+def _stays(size: Any, out: Any, factor: float | None) -> bool:
+    """Whether a size stays as it is."""
+    if factor is None:
+        return _is_same(out, size)
+    return factor == 1 or (1 < factor < 2 and bool(out == size))
 
 
 def _is_same(size: Any, other: Any) -> bool:
@@ -296,8 +317,9 @@ def _interpolated(
     more: dict[str, Any] = {"mode": mode, "align_corners": aligned}
     places = range(2, x.ndim)
     if factors:
-        if aligned and not all(factor.is_integer() for factor in factors.values()):
-            return None  # the last corner lies beyond the last place
+        stay = [_stays(x.shape[axis], outs[axis], factor) for axis, factor in factors.items()]
+        if mode == "linear" and not aligned and any(stay):
+            return None  # PyTorch, and our operator, leave such an axis as it is
         return n.op("interpolate", x, scale=[factors.get(axis, 1.0) for axis in places], **more)
     sizes = [outs.get(axis, x.shape[axis]) for axis in places]
     if not any(isinstance(size, Dim) for size in sizes):
@@ -359,13 +381,18 @@ def _resized(n: Call, x: Value, each: _Axis) -> Value:
             total = part if total is None else n.op("add", total, part)
         assert total is not None
         return total
-    matrix = np.zeros((x.shape[each.axis], len(each.ids)))
-    for row, (ids, weights) in enumerate(zip(each.ids, each.weights, strict=True)):
-        np.add.at(matrix[:, row], ids, weights)
+    shares = np.zeros((len(each.ids), x.shape[each.axis]))
+    for row, ids, weights in zip(shares, each.ids, each.weights, strict=True):
+        np.add.at(row, ids, weights)
+    return mixed_along(n, x, each.axis, shares)
+
+
+def mixed_along(n: Adds, x: Value, axis: int, shares: np.ndarray) -> Value:
+    """An axis whose places become sums of its old ones times their shares [new, old]."""
     perm = list(range(x.ndim))
-    perm[each.axis], perm[-1] = perm[-1], perm[each.axis]
+    perm[axis], perm[-1] = perm[-1], perm[axis]
     moved = n.op("transpose", x, perm=perm)
-    rows = n.reshape(moved, [-1, moved.shape[-1]])
-    resized = n.op("matmul", rows, n.const(matrix, x.dtype))
-    resized = n.reshape(resized, [*moved.shape[:-1], len(each.ids)])
-    return n.op("transpose", resized, perm=perm)
+    rows = n.op("reshape", moved, shape=[-1, moved.shape[-1]])
+    mixed = n.op("matmul", rows, n.const(shares.T.copy(), x.dtype))
+    mixed = n.op("reshape", mixed, shape=[*moved.shape[:-1], len(shares)])
+    return n.op("transpose", mixed, perm=perm)

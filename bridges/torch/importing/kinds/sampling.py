@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....onnx.importing.calls import Value
+from ....onnx.importing.kinds.resize import cubic, mixed_along
 from ..calls import Aten, aten
 from .windows import batched, listed
 
@@ -37,42 +38,78 @@ def _factors(n: Aten) -> list[float]:
 
 
 @aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d",
-      "upsample_bilinear2d", "upsample_trilinear3d")  # fmt: skip
+      "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d")  # fmt: skip
 def _upsample(n: Aten, x: Value, output_size: Any = None, align_corners: bool = False) -> Value:
-    more: dict[str, Any] = {"mode": "nearest" if "nearest" in n.name else "linear"}
+    more: dict[str, Any] = {"mode": _kind(n)}
     if align_corners:
         more["align_corners"] = True
     factors = _factors(n)
-    whole = all(one.is_integer() for one in factors)
-    if factors and (whole or more["mode"] != "nearest" or output_size is None):
+    if factors:
         more["scale"] = factors
     else:
         more["size"] = listed(output_size, x.ndim - 2)
     return n.op("interpolate", x, **more)
 
 
-@aten("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
-      *(f"_upsample_nearest_exact{d}d" for d in (1, 2, 3)))  # fmt: skip
-def _resize(n: Aten, x: Value, output_size: Any = None, align_corners: bool = False) -> Value:
-    smooth = n.name.endswith("_aa")
-    kind = next(mode for mode in ("nearest", "linear", "cubic") if mode in n.name)
-    more: dict[str, Any] = {
-        "mode": kind,
-        "coordinate_transformation_mode": "align_corners" if align_corners else "half_pixel",
-        "axes": list(range(2, x.ndim)),
-    }
-    if kind == "nearest":
-        more["nearest_mode"] = "round_prefer_ceil"
-    if smooth:
-        n.refuse_unless(not align_corners, "antialias with align_corners")
-        more |= {"antialias": 1, "exclude_outside": 1, "cubic_coeff_a": -0.5}
+def _kind(n: Aten) -> str:
+    return next(mode for mode in _MODES if mode in n.name)
+
+
+def _axes(n: Aten, x: Value, output_size: Any) -> list[tuple[int, Any, float]]:
+    """The spatial axes, their new sizes, and the factors that are given; 0 where none is."""
     factors = _factors(n)
-    if factors and not align_corners:
-        return n.onnx("Resize", x, None, n.const(factors, np.float64), **more)
     if output_size is None:
-        output_size = [int(size * by) for size, by in zip(x.shape[2:], factors, strict=True)]
-    sizes = n.const(listed(output_size, x.ndim - 2), np.int64)
-    return n.onnx("Resize", x, None, None, sizes, **more)
+        sizes = [int(size * by) for size, by in zip(x.shape[2:], factors, strict=True)]
+    else:
+        sizes = listed(output_size, x.ndim - 2)
+    factors = factors or [0.0] * len(sizes)
+    return list(zip(range(2, x.ndim), sizes, factors, strict=True))
+
+
+@aten(*(f"_upsample_nearest_exact{d}d" for d in (1, 2, 3)))
+def _nearest(n: Aten, x: Value, output_size: Any = None) -> Value:
+    for axis, out, factor in _axes(n, x, output_size):
+
+        def places(size: int, out: int, factor: float = factor) -> np.ndarray:
+            # In float32 as PyTorch does: a product just below a whole number decides the place.
+            ratio = np.float32(1 / factor if factor else size / out)
+            found = np.floor((np.arange(out, dtype=np.float32) + np.float32(0.5)) * ratio)
+            return found.astype(np.int64).clip(0, size - 1)
+
+        ids = n.following(places, [out], np.int64, x.shape[axis], out)
+        x = n.op("gather", x, ids, axis=axis)
+    return x
+
+
+@aten("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
+def _antialiased(n: Aten, x: Value, output_size: Any = None, align_corners: bool = False) -> Value:
+    share, reach = (_linear, 1.0) if _kind(n) == "linear" else (_cubic, 2.0)
+    for axis, out, factor in _axes(n, x, output_size):
+        size = x.shape[axis]
+        if size == out:
+            continue
+        if align_corners:
+            ratio = (size - 1) / (out - 1) if out > 1 else 0.0
+        else:
+            ratio = 1 / factor if factor else size / out
+        wide = max(ratio, 1.0)
+        at = ratio * (np.arange(out)[:, None] + 0.5)  # [out, 1], as below
+        first = (at - reach * wide + 0.5).astype(int).clip(0, None)
+        end = (at + reach * wide + 0.5).astype(int).clip(None, size)
+        places = np.arange(size)
+        shares = share(np.abs(places - at + 0.5) / wide)
+        shares = np.where((first <= places) & (places < end), shares, 0)
+        shares /= shares.sum(1, keepdims=True)
+        x = mixed_along(n, x, axis, shares)
+    return x
+
+
+def _linear(distance: np.ndarray) -> np.ndarray:
+    return (1 - distance).clip(0, None)
+
+
+def _cubic(distance: np.ndarray) -> np.ndarray:
+    return cubic(distance, -0.5)  # the coefficient of Pillow, whose images these are
 
 
 @aten("unfold")

@@ -1,0 +1,91 @@
+"""Images resized, and boxes chosen, at random: as ONNX Runtime does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope import NetBuilder, Scope, to_onnx
+from opscope.bridges.inference.form import ExportError
+from opscope.bridges.onnx.files.graph import Graph
+from opscope.bridges.onnx.files.writing import model_bytes
+from opscope.bridges.onnx.importing.model import model_of_bytes
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def session_of(model: Any) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model, options)
+
+
+MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_half_pixel_for_nn")
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_random_resizes_are_onnxruntimes(mode: str) -> None:
+    """By sizes and by factors, which may be fractions or leave sizes as they are; of sizes that are
+    declared, and of others."""
+    rng = np.random.default_rng(5)
+    compared = 0
+    for _ in range(90):
+        rank = int(rng.integers(1, 4))
+        sizes = rng.integers(1, 11, rank)
+        attrs: dict[str, Any] = {"mode": mode}
+        attrs["coordinate_transformation_mode"] = str(rng.choice(MODES))
+        if mode == "nearest":
+            attrs["nearest_mode"] = str(rng.choice(ROUNDINGS))
+        if mode == "cubic":
+            attrs["exclude_outside"] = int(rng.integers(2))
+        g = Graph("g")
+        g.input("x", np.float32, [2, 3, *([None] * rank if rng.integers(2) else sizes.tolist())])
+        draws = [
+            rng.choice([0.5, 1, 2, 1.5, 3], rank),
+            rng.choice([0.7, 0.9, 1.1, 2.3], rank),
+            rng.uniform(0.4, 3, rank),
+            1 + rng.uniform(0, 0.12, rank),
+        ]
+        if number := rng.integers(5):
+            factors = np.float32([1, 1, *draws[number - 1]])
+            inputs = ["x", "", g.constant(factors, dtype=np.float32)]
+        else:
+            new = np.array([2, 3, *rng.integers(1, 12, rank)])
+            inputs = ["x", "", "", g.constant(new, dtype=np.int64)]
+        g.output(g.node("Resize", inputs, "z", **attrs), np.float32)
+        data = model_bytes(g)
+        x = rng.normal(size=(2, 3, *sizes)).astype(np.float32)
+        try:
+            (wanted,) = session_of(data).run(None, {"x": x})
+        except Exception:  # a form that it does not have
+            continue
+        compared += 1
+        found = model_of_bytes(data).run({"x": x})["z"]
+        what = f"{sizes} -> {wanted.shape[2:]} {attrs}"
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=3e-5, err_msg=what)
+    assert compared > 20
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    ("sizes", "scale"), [((7, 4), 1.1), ((7,), 1.1), ((4, 5), 2.1), ((9, 2), 1.2), ((2, 3), 1.6)]
+)
+def test_a_factor_that_leaves_a_size_means_the_same_in_a_file(
+    sizes: tuple[int, ...], scale: float, mode: str, tmp_path: Any
+) -> None:
+    b = NetBuilder()
+    x = b.input("x", [-1, 2, *sizes])
+    out = b.interpolate(x, scale=scale, mode=mode)
+    path = tmp_path / "net.onnx"
+    if out.shape[2:] == sizes and (mode == "cubic" or (mode, len(sizes)) == ("nearest", 1)):
+        with pytest.raises(ExportError, match="runtimes copy"):  # PyTorch, and we, do not
+            to_onnx(b, path, outputs=[out.name])
+        return
+    to_onnx(b, path, outputs=[out.name])
+    drawn = np.random.default_rng(0).normal(size=(3, 2, *sizes)).astype(np.float32)
+    (found,) = session_of(str(path)).run(None, {"x": drawn})
+    (wanted,) = b.predict({"x": drawn}, fetch=out, scope=Scope()).values()
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
