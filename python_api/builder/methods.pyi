@@ -1768,7 +1768,9 @@ class BuilderMethods:
         of `like`, or by a factor `scale`: upsampling and downsampling. An axis of S places
         becomes one of floor(S * scale). Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 /
         scale, or S / size; with align_corners at p * (S - 1) / (size - 1), so that the corners
-        are the same; `nearest` takes floor(p * r)."""
+        are the same; `nearest` takes floor(p * r). As in PyTorch r is S / size in mode `linear`
+        where a factor leaves a size as it is, and in mode `nearest` where it keeps or doubles a
+        side of an image of which the new sides are at most 128 together."""
     def isfinite(
         self,
         x: Var | str,
