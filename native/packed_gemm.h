@@ -101,7 +101,9 @@ static void panel_rows(word r0, word r1, word cols, word k, const T *a, word lda
       for (word i = 0; base && i < high; i++) memcpy(whole + i * COLS, base + i * step, size_of);
       tilers[size][column](k, a + r0 * lda, lda, next, p, whole, COLS, base ? whole : 0,
                              COLS, soon);
-      for (word i = 0; i < high; i++) memcpy(c + (r0 + i) * ldc, whole + i * COLS, size_of);
+      for (word i = 0; i < high; i++)
+        for (word j = 0; j < cols; j += LANES)
+          store_lanes(c + (r0 + i) * ldc + j, *(const row_t *)(whole + i * COLS + j), cols - j);
     } else {
       tilers[size][column](k, a + r0 * lda, lda, next, p, c + r0 * ldc, ldc, base, step,
                            soon);

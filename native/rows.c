@@ -219,51 +219,42 @@ EXPORT(norm)(const struct norm *a, word t, word parts) {
   }
 }
 
+/* The gradient of x, and for each block of rows what these add to the gradients of bias and scale.
+   A thread that took columns for these would read what another one has in its cache, and leave it
+   there in a state in which writing to it again takes longer than all of this. */
 EXPORT(norm_grad)(const struct norm_grad *a, word t, word parts) {
-  const word n = a->columns;
+  const word n = a->columns, blocks = a->blocks;
   const T *scale = a->scale, *means = a->mean;
-  for (word i = a->rows * t / parts; i < a->rows * (t + 1) / parts; i++) {
-    const T *x = a->x + i * n, *g = a->out_grad + i * n;
-    T *to = a->x_grad + i * n;
-    const T mean = means ? means[i] : 0, inverse = a->inverse[i];
-    T shift = 0;
-    if (scale) {
+  for (word block = blocks * t / parts; block < blocks * (t + 1) / parts; block++) {
+    T *plain = a->sums ? a->sums + 2 * n * block : 0, *along_each = plain ? plain + n : 0;
+    if (plain) memset(plain, 0, 2 * n * sizeof(T));
+    for (word i = a->rows * block / blocks; i < a->rows * (block + 1) / blocks; i++) {
+      const T *x = a->x + i * n, *g = a->out_grad + i * n;
+      T *to = a->x_grad + i * n;
+      const T mean = means ? means[i] : 0, inverse = a->inverse[i];
+      T shift = 0;
+      if (plain) {
 #pragma omp simd
-      for (word j = 0; j < n; j++) to[j] = g[j] * scale[j];
-      g = to;
-    }
-    if (means) {
-      SUM(total, n, g[j])
-      shift = total / n;
-    }
-    SUM(along, n, g[j] * (x[j] - mean))
-    const T slope = along / n * inverse * inverse;
-#pragma omp simd
-    for (word j = 0; j < n; j++) to[j] = inverse * (g[j] - shift - (x[j] - mean) * slope);
-  }
-}
-
-EXPORT(norm_sums)(const struct norm_sums *a, word t, word parts) {
-  const word rows = a->rows, n = a->columns, tiles = (n + TILE - 1) / TILE;
-  const T *means = a->mean, *inverses = a->inverse;
-  for (word tile = tiles * t / parts; tile < tiles * (t + 1) / parts; tile++) {
-    const word c = tile * TILE, width = least(TILE, n - c);
-    double scales[TILE] = {0}, biases[TILE] = {0};
-    for (word r = 0; r < rows; r += BLOCK) {
-      T along[TILE] = {0}, plain[TILE] = {0};
-      for (word i = r; i < least(rows, r + BLOCK); i++) {
-        const T *x = a->x + i * n + c, *g = a->out_grad + i * n + c;
-        const T mean = means ? means[i] : 0, inverse = inverses[i];
-#pragma omp simd
-        for (word j = 0; j < width; j++) {
-          along[j] += g[j] * ((x[j] - mean) * inverse);
+        for (word j = 0; j < n; j++) {
           plain[j] += g[j];
+          along_each[j] += g[j] * ((x[j] - mean) * inverse);
         }
       }
-      for (word j = 0; j < width; j++) scales[j] += along[j], biases[j] += plain[j];
+      if (!a->x_grad) continue;
+      if (scale) {
+#pragma omp simd
+        for (word j = 0; j < n; j++) to[j] = g[j] * scale[j];
+        g = to;
+      }
+      if (means) {
+        SUM(total, n, g[j])
+        shift = total / n;
+      }
+      SUM(along, n, g[j] * (x[j] - mean))
+      const T slope = along / n * inverse * inverse;
+#pragma omp simd
+      for (word j = 0; j < n; j++) to[j] = inverse * (g[j] - shift - (x[j] - mean) * slope);
     }
-    for (word j = 0; a->scale_grad && j < width; j++) a->scale_grad[c + j] = scales[j];
-    for (word j = 0; a->bias_grad && j < width; j++) a->bias_grad[c + j] = biases[j];
   }
 }
 
@@ -286,14 +277,20 @@ EXPORT(moments)(const struct moments *a, word t, word parts) {
 
 /* the sums of all blocks, of columns `width` apart too, times factors */
 EXPORT(added)(const struct added *a, word t, word parts) {
-  const word width = a->width;
-  for (word j = width * t / parts; j < width * (t + 1) / parts; j++) {
-    double plain = 0, along = 0;
-    for (word half = 0; half < 2; half++)
+  const word width = a->width, last = width * (t + 1) / parts;
+  for (word j0 = width * t / parts; j0 < last; j0 += TILE) {
+    const word wide = least(TILE, last - j0);
+    for (word half = 0; half < 2; half++) {
+      T *to = half ? a->second : a->first;
+      if (!to) continue;
+      double total[TILE] = {0};
       for (word i = 0; i < a->blocks; i++)
-        for (word c = j; c < a->columns; c += width)
-          *(half ? &along : &plain) += a->sums[(2 * i + half) * a->columns + c];
-    a->first[j] = plain * a->first_factor;
-    a->second[j] = along * a->second_factor;
+        for (word c = j0; c < a->columns; c += width) {
+          const T *from = a->sums + (2 * i + half) * a->columns + c;
+          for (word j = 0; j < wide; j++) total[j] += from[j];
+        }
+      const double factor = half ? a->second_factor : a->first_factor;
+      for (word j = 0; j < wide; j++) to[j0 + j] = total[j] * factor;
+    }
   }
 }

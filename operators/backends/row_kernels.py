@@ -7,7 +7,6 @@ neighbors.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -17,6 +16,7 @@ from ...framework.fusion import team
 from ...framework.fusion.compiled import native
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel, lookup
+from ...framework.runtime.plans.memory import panel_memory
 from ..loss.class_targets import bind_targets, clearing, reshaped
 from ..loss.cross_entropy import softmax_cross_entropy
 from ..loss.labels import bind_labels
@@ -32,6 +32,8 @@ _PULL = 20
 """The same of a gradient of a cross entropy."""
 _LARGE = 1 << 18
 """Bytes from which threads share the filling of an array."""
+_BLOCKS, _TOGETHER = 8, 256
+"""Blocks of rows whose sums threads share, at least, and the rows of a block."""
 _FEW = 1 << 14
 """Elements up to which one thread takes their mean, or fills an array, in a microsecond or two."""
 
@@ -114,15 +116,16 @@ def _norm_grad(stats: tuple[str, ...]) -> Kernel:
         if not x.size or not rows.suits(x.dtype, *arrays):
             return None
         fields = {"x": x, "out_grad": grad, "mean": mean, "inverse": inverse, **_trailing(k)}
-        task = partial(rows.task, **fields)
-        tasks = []
-        work = _NORM * x.size
-        if scale_grad is not None or bias_grad is not None:
-            grads = {"scale_grad": scale_grad, "bias_grad": bias_grad}
-            tasks.append(task("norm_sums", x.dtype, work, **grads))
-        if x_grad is not None:
-            tasks.append(task("norm_grad", x.dtype, work, x_grad=x_grad, scale=scale))
-        return rows.call(*tasks)
+        fields |= {"x_grad": x_grad, "scale": scale, "blocks": fields["rows"]}
+        if scale_grad is None and bias_grad is None:
+            return rows.call(rows.task("norm_grad", x.dtype, _NORM * x.size, **fields))
+        count, columns = fields["rows"], fields["columns"]
+        blocks = min(count, max(_BLOCKS, count // _TOGETHER))
+        sums = panel_memory(blocks * 2 * columns * x.itemsize).view(x.dtype)
+        sums = sums.reshape(blocks, 2, columns)
+        fields |= {"blocks": blocks, "sums": sums}
+        pulled = rows.task("norm_grad", x.dtype, _NORM * x.size, **fields)
+        return rows.call(pulled, rows.added(sums, (bias_grad, scale_grad)))
 
     return kernel
 
@@ -200,13 +203,13 @@ def _fill(k: KernelArgs) -> Call | None:
 
 
 def _filled(out: Any, factor: float, other: Any) -> Call | None:
-    """A call that makes all elements of a small array `factor`, times the number in `other`."""
-    if not 0 < out.size <= _FEW or out.dtype.name not in native.C_TYPES:
+    """A call that makes all elements of an array `factor`, times the number in `other`."""
+    if not out.size or out.dtype.name not in native.C_TYPES:
         return None
     if not rows.suits(out.dtype, out, other):
         return None
     fields = {"size": out.size, "out": out, "factor": factor, "other": other}
-    return rows.call(rows.task("fill", out.dtype, out.size, **fields))
+    return rows.call(rows.task("fill", out.dtype, out.nbytes, **fields))
 
 
 _LAYER = ("mean", "inv_std")

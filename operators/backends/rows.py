@@ -65,20 +65,25 @@ def moments(
     """
     blocks = max(min(len(x) // _ROWS, _MOST), 1)
     sums = np.empty((blocks, 2, x.shape[1]), x.dtype)
-    first, second = results
     same = {"columns": x.shape[1], "blocks": blocks, "sums": sums}
-    adding = {
-        "width": first.size,
-        "first": first,
-        "second": second,
-        "first_factor": factors[0],
-        "second_factor": factors[1],
-    }
-    work = max(4 * sums.size, team.ITEM_WORK)
-    return [
-        task("moments", x.dtype, _READ * x.size, rows=len(x), x=x, y=y, **same),
-        task("added", x.dtype, work, **adding, **same),
-    ]
+    pass_over = task("moments", x.dtype, _READ * x.size, rows=len(x), x=x, y=y, **same)
+    return [pass_over, added(sums, results, factors)]
+
+
+def added(
+    sums: Any, results: tuple[Any, Any], factors: tuple[float, float] = (1.0, 1.0)
+) -> team.ParallelTask:
+    """The task that adds up the sums of all blocks of rows, as of `moments`.
+
+    Args:
+        sums: [blocks, 2, D]. results: see `moments`; None for one that is not wanted.
+    """
+    blocks, _, columns = sums.shape
+    first, second = results
+    fields = {"blocks": blocks, "columns": columns, "sums": sums, "first": first, "second": second}
+    fields |= {"width": (second if first is None else first).size}
+    fields |= {"first_factor": factors[0], "second_factor": factors[1]}
+    return task("added", sums.dtype, max(4 * sums.size, team.ITEM_WORK), **fields)
 
 
 def where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Kernel:

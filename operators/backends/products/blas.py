@@ -45,33 +45,22 @@ def library() -> OpenBlas | None:
     return blas
 
 
-class Gemm:
+@functools.lru_cache(maxsize=512)
+def _gemm(
+    dtype: str, transposed: tuple[int, int], factors: tuple[float, float], sizes: tuple[int, ...]
+) -> parts.NativeGemm:
     """A product of OpenBLAS as a function of four addresses; see `parts.Gemm`."""
-
-    def __init__(
-        self,
-        dtype: str,
-        transposed: tuple[int, int],
-        factors: tuple[float, float],
-        sizes: tuple[int, ...],
-    ) -> None:
-        blas = library()
-        assert blas is not None, "the caller has seen that it is there"
-        fields = parts.gemm_fields(transposed, factors, sizes)
-        name = f"blas_product{blas.bits}"
-        self._block = native.bind(
-            "blas", np.dtype(dtype), name, function=blas.gemm[dtype], **fields
-        )
-        self.address, self.handle = self._block.item
-
-
-_gemm = functools.lru_cache(maxsize=512)(Gemm)
+    blas = library()
+    assert blas is not None, "the caller has seen that it is there"
+    name = f"blas_product{blas.bits}"
+    function = blas.gemm[dtype]
+    return parts.NativeGemm("blas", name, dtype, transposed, factors, sizes, function=function)
 
 
 def make_gemm(
     dtype: str, transposed: tuple[int, int], factors: tuple[float, float], sizes: tuple[int, ...]
-) -> Gemm:
-    """A `Gemm`, or the one that was made before for the same arguments."""
+) -> parts.NativeGemm:
+    """A product of OpenBLAS, or the one that was made before for the same arguments."""
     return _gemm(dtype, transposed, factors, sizes)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from ....framework.base.cpu.threads import most_threads
 from ....framework.base.dtypes import NAMES
 from ....framework.fusion import team
-from ....framework.fusion.compiled import arguments
+from ....framework.fusion.compiled import arguments, native
 from ....framework.fusion.compiled.arguments import Several, is_traced
 from ....framework.ir.kernel_args import Call
 from ...linear.matmul import Product
@@ -59,6 +59,28 @@ def gemm_fields(
     fields: dict[str, Any] = dict(zip(_GEMM_SIZES, sizes, strict=True))
     fields |= {"a_turned": transposed[0], "b_turned": transposed[1]}
     return fields | {"alpha": factors[0], "beta": factors[1]}
+
+
+class NativeGemm:
+    """A `Gemm` that a native function computes.
+
+    Args:
+        file, name: of the function. fields: of its argument, beside `gemm_fields`.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        name: str,
+        dtype: str,
+        transposed: tuple[int, int],
+        factors: tuple[float, float],
+        sizes: tuple[int, ...],
+        **fields: Any,
+    ) -> None:
+        fields |= gemm_fields(transposed, factors, sizes)
+        self._block = native.bind(file, np.dtype(dtype), name, **fields)
+        self.address, self.handle = self._block.item
 
 
 Layouts = tuple[tuple[int, int], tuple[int, int, int]]

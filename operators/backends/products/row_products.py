@@ -12,6 +12,7 @@ On one core of a Xeon with AVX-512, whole and in blocks of 192 rows, in Gflop/s:
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,20 @@ _PIECE = 512
 """Inner dimension of one piece of our own: a panel of it stays near."""
 _BLOCK = 256
 _CBLAS = 101, 162  # row major; the second factor, as in mkl_cblas.h
+
+
+@functools.lru_cache(maxsize=512)
+def _gemm(
+    dtype: str, transposed: tuple[int, int], factors: tuple[float, float], sizes: tuple[int, ...]
+) -> parts.NativeGemm:
+    return parts.NativeGemm("row_products", "small_product", dtype, transposed, factors, sizes)
+
+
+def make_gemm(
+    dtype: str, transposed: tuple[int, int], factors: tuple[float, float], sizes: tuple[int, ...]
+) -> parts.NativeGemm:
+    """A small product on one thread, by our own tiles; see `parts.Gemm`."""
+    return _gemm(dtype, transposed, factors, sizes)
 
 
 def first_way(

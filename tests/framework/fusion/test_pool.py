@@ -255,9 +255,10 @@ _POLICY = """\
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-static int64_t time_now;
+static int64_t time_now, tick;
 static const char *loadavg;
 static int told_time(int which, struct timespec *to) {
+  time_now += tick;
   to->tv_sec = time_now / 1000000000, to->tv_nsec = time_now % 1000000000;
   return 0;
 }
@@ -271,6 +272,13 @@ void begin(const char *file) {
   opscope_forget_pool(0);
 }
 int is_shared(int64_t at, int64_t work) { return time_now = at, worth(work) > 1; }
+/* how long a thread waits, which took that long for `own` parts, with `done` of 8 done */
+int64_t spared(int64_t took, int own, int done) {
+  struct region *r = &regions[0];
+  r->done = done, time_now = took, tick = 1000;
+  spare(r, 8, 0, own);
+  return tick = 0, time_now - took;
+}
 void end(int64_t at, int64_t lost, int64_t whole, int brief) {
   time_now = at, judge(lost, whole, brief);
 }
@@ -289,6 +297,8 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     subprocess.run([*command, "-o", target], input=_POLICY, text=True, check=True)
     found = ctypes.CDLL(str(target))
     found.is_shared.argtypes = (ctypes.c_int64,) * 2
+    found.spared.argtypes = (ctypes.c_int64, ctypes.c_int, ctypes.c_int)
+    found.spared.restype = ctypes.c_int64
     found.end.argtypes = (*(ctypes.c_int64,) * 3, ctypes.c_int)
     return found
 
@@ -379,3 +389,11 @@ def test_short_lists_that_are_late(policy: ctypes.CDLL, tmp_path: Path, others: 
         assert policy.is_shared(at, MUCH)
         policy.end(at, 200_000, 250_000, 1)
     assert policy.is_shared(211 * _MS, MUCH) == (not others)
+
+
+def test_threads_are_waited_for_before_their_parts_are_taken(policy: ctypes.CDLL) -> None:
+    """For as long as a part takes, or 50 us; not at all where they have done theirs."""
+    ticks = 4000
+    assert 20_000 <= policy.spared(80_000, 4, 4) <= 20_000 + ticks
+    assert 50_000 <= policy.spared(4_000_000, 4, 4) <= 50_000 + ticks
+    assert policy.spared(80_000, 4, 8) <= ticks

@@ -15,7 +15,6 @@ from opscope.framework.fusion import team
 from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.operators.backends import attention, row_kernels, rows
-from opscope.operators.backends.products import blas, mkl
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 
@@ -33,6 +32,12 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "layer_norm, far": ("layer_norm", {"x": X + 100}, {"epsilon": 1e-3}),
     "layer_norm, scale": ("layer_norm", {"x": X, "scale": SCALE}, {}),
     "layer_norm, bias": ("layer_norm", {"x": X, "bias": BIAS}, {}),
+    "layer_norm, many rows": ("layer_norm", {"x": X.reshape(-1)[:57_000].reshape(3000, 19),
+                                            "scale": SCALE[:19], "bias": BIAS[:19]}, {}),
+    "layer_norm, few rows": ("layer_norm", {"x": X.reshape(-1)[:9_000].reshape(3, 3000),
+                                           "scale": X.reshape(-1)[:3000]}, {}),
+    "layer_norm, one row": ("layer_norm", {"x": X[:1], "scale": SCALE, "bias": BIAS}, {}),
+    "layer_norm, one column": ("layer_norm", {"x": X[:, :1].copy(), "scale": SCALE[:1]}, {}),
     "rms_norm": ("rms_norm", {"x": X, "scale": SCALE}, {}),
     "rms_norm, two axes": ("rms_norm", {"x": X[:, :512].reshape(30, 40, 128)[:, :, :12].copy()},
                            {"begin_norm_axis": 1}),
@@ -89,8 +94,6 @@ def results(name: str, dtype: Any = np.float32, train: bool = True) -> dict[str,
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_equal_to_the_plain_kernels(name: str, train: bool, dtype: Any, monkeypatch: Any) -> None:
-    if name.startswith("attention") and blas.library() is None and mkl.library() is None:
-        pytest.skip("the products of heads are those of a BLAS")
     served: list[str] = []
     real = team.block_task
 
@@ -125,6 +128,27 @@ def test_equal_for_every_number_of_threads(name: str, monkeypatch: Any) -> None:
 def _with_threads(name: str, number: int) -> dict[str, np.ndarray]:
     threads.POOL[0] = number
     return results(name)
+
+
+@pytest.mark.parametrize("wanted", [["scale_grad"], ["bias_grad"], ["x_grad", "bias_grad"]])
+def test_some_gradients_of_a_normalization(wanted: list[str], monkeypatch: Any) -> None:
+    feed = {"x": X, "scale": SCALE, "bias": BIAS, "out_grad": X[::-1].copy()}
+    statistics = {slot: [slot] for slot in ("mean", "inv_std")}
+    given = {slot: [slot] for slot in ("x", "scale", "bias")}
+
+    def run() -> list[np.ndarray]:
+        net, scope = PlainNet(), Scope()
+        net.add_op("layer_norm", given, {"out": ["out"], **statistics})
+        targets = {slot: [slot] for slot in wanted}
+        net.add_op("layer_norm_grad", {**given, **statistics, "out_grad": ["out_grad"]}, targets)
+        scope.feed(feed)
+        net.run(scope, OpContext(train=True, live_out=wanted))
+        return [scope.get(slot).numpy().copy() for slot in wanted]
+
+    found = run()
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", "xp")
+    for one, plain in zip(found, run(), strict=True):
+        np.testing.assert_allclose(one, plain, rtol=1e-4, atol=1e-4)
 
 
 def test_blocks_of_queries(monkeypatch: Any) -> None:

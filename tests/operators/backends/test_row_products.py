@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -145,6 +147,29 @@ def test_part_of_wider_matrices():
     task()
     _close(out, a.astype(float) @ b, 300)
     assert not out.base[:, :7].any() and not out.base[:, 487:].any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(1, 1, 1), (128, 64, 128), (9, 257, 50), (133, 600, 17), (300, 33, 96), (7, 5, 0), (3, 0, 20)],
+)
+def test_small_product(m, k, n, dtype):
+    for a_turned in (0, 1):
+        for b_turned in (0, 1):
+            for alpha, beta in ((1.0, 0.0), (0.125, 0.0), (-2.0, 1.0)):
+                a, b, out = _arrays(m, k, n, dtype, b_turned)
+                a = np.asfortranarray(a) if a_turned else a
+                wide = np.full((m, n + 3), 7, dtype)  # what lies beside the result stays
+                wide[:, :n] = out
+                steps = a.strides[int(a_turned)], b.strides[int(b_turned)], wide.strides[0]
+                steps = [max(step // a.itemsize, 1) for step in steps]
+                how, sizes = (a_turned, b_turned), (m, n, k, *steps)
+                gemm = row_products.make_gemm(dtype, how, (alpha, beta), sizes)
+                arguments = gemm.handle, a.ctypes.data, b.ctypes.data, wide.ctypes.data
+                ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 4)(gemm.address)(*arguments)
+                _close(wide[:, :n], alpha * (a.astype(float) @ b) + beta * out, max(k, 1))
+                assert (wide[:, n:] == 7).all()
 
 
 def test_weights_may_change():
