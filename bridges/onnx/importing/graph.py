@@ -438,18 +438,18 @@ def instantiated(graph: Graph, values: Mapping[str, str], suffix: str) -> Graph:
         for out in node.outputs:
             if out:
                 names[out] = out + suffix
-    nodes = [_renamed(node, names, suffix) for node in graph.nodes]
+    nodes = [_renamed(node, names) for node in graph.nodes]
     outputs = tuple(names.get(name, name) for name in graph.outputs)
     inputs = tuple(names.get(name, name) for name in graph.inputs)
     captures = tuple(names.get(name, name) for name in graph.captures)
     return Graph(inputs, outputs, nodes, captures)
 
 
-def _renamed(node: Node, names: Mapping[str, str], suffix: str) -> Node:
+def _renamed(node: Node, names: Mapping[str, str]) -> Node:
     attrs = node.attrs
     if node.captures and any(name in names for name in node.captures):
         attrs = {
-            key: _renamed_graph(value, names, suffix) if isinstance(value, Graph) else value
+            key: renamed(value, names) if isinstance(value, Graph) else value
             for key, value in attrs.items()
         }
     return replace(
@@ -461,9 +461,9 @@ def _renamed(node: Node, names: Mapping[str, str], suffix: str) -> Node:
     )
 
 
-def _renamed_graph(graph: Graph, names: Mapping[str, str], suffix: str) -> Graph:
+def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
     """A graph whose captures have other names; its own names stay."""
-    nodes = [_renamed(node, names, suffix) for node in graph.nodes]
+    nodes = [_renamed(node, names) for node in graph.nodes]
     return Graph(
         graph.inputs,
         tuple(names.get(name, name) for name in graph.outputs),

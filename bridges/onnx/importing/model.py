@@ -12,6 +12,7 @@ from . import kinds
 from .calls import CONTROL, KINDS
 from .graph import Graph, Model, Node, check_model
 from .imported import ImportedModel
+from .invariants import without_invariants
 from .row_writes import choose_rows
 
 for _module in pkgutil.iter_modules(kinds.__path__):  # a table: each module adds its kinds
@@ -62,6 +63,7 @@ def model_of(file: ModelFile) -> OnnxModel:
         more = f"\n  and {len(missing) - 50} more" if len(missing) > 50 else ""
         raise FormatError(f"{file.path}: not supported:\n  {shown}{more}")
     choose_rows(model.graph, model.arrays)
+    without_invariants(model.graph, model.arrays)
     return OnnxModel(model)
 
 

@@ -54,6 +54,10 @@ _SLICED = 9
 """An operator set in which Squeeze has its axes as an attribute."""
 
 
+_Pairs = Sequence[tuple[str, str]]
+"""The names of an output in both branches."""
+
+
 class Promote(Exception):
     """Inputs whose values must be part of the signature."""
 
@@ -199,6 +203,7 @@ class Lowering:
         self._writers: dict[str, int] = {}
         self._rest: list[tuple[Node, bool]] = []
         self._waiting: set[str] = set()
+        self._unranked: list[tuple[Node, _Pairs]] = []
         self._cuts: dict[str, Node] = {}
         self._prefix = ""
         self._numbered = 0
@@ -362,6 +367,8 @@ class Lowering:
             OpscopeError: a node is wrong.
         """
         self._lower_all(nodes)
+        while self._choose_unranked(wanted):
+            pass
         self._finish(wanted)
         return self.stage
 
@@ -728,10 +735,22 @@ class Lowering:
             self._inline(replace(node, outputs=names), attributes.graph(key), {})
             branches.append(names)
         pairs = list(zip(*branches, strict=True))
+        unlike = []
         for pair in pairs:
             then, other = (self._values.get(name) if name else None for name in pair)
-            if pair[0] and (not then or not other or then.shape != other.shape):
+            if pair[0] and (not then or not other):
                 return False
+            if then and other and then.shape != other.shape:
+                unlike.append({then.shape, other.shape})
+        if unlike:
+            if all(shapes == {(), (1,)} for shapes in unlike):
+                self._unranked.append((node, pairs))
+            return False
+        self._choose(node, pairs)
+        return True
+
+    def _choose(self, node: Node, pairs: _Pairs) -> None:
+        """Lower an If to one choice for each output."""
         condition = f"{next(filter(None, node.outputs))}/condition"
         known = {"axes": [0]} if self._values[node.inputs[0]].ndim else None
         nodes = [Node("Squeeze" if known else "Identity", "", _SLICED, node.name,
@@ -740,7 +759,35 @@ class Lowering:
             if out:
                 nodes.append(Node("Where", "", 16, node.name, (condition, *pair), (out,), {}))
         self._lower_all(nodes)
-        return True
+
+    def _choose_unranked(self, wanted: Sequence[str]) -> bool:
+        """Lower a deferred If whose branches give a number with and without a dimension to [1],
+        where nothing that reads it tells the two apart; False where there is none."""
+        while self._unranked:
+            node, pairs = self._unranked.pop()
+            rest = [one for one, _ in self._rest]
+            if node not in rest or not self._is_unread_rank(node, rest, wanted):
+                continue
+            rest.remove(node)
+            self._rest, self._waiting = [], set()
+            self._choose(node, pairs)
+            self._lower_all(rest)
+            return True
+        return False
+
+    def _is_unread_rank(self, choice: Node, rest: Sequence[Node], wanted: Sequence[str]) -> bool:
+        """Whether all that reads its outputs computes number by number, with a tensor that has
+        dimensions in the end."""
+        unranked = {name for name in choice.outputs if name}
+        for node in rest:
+            if node is choice or unranked.isdisjoint(node.reads()):
+                continue
+            if node.op not in OF_NUMBERS or node.domain or node.version < 7:
+                return False
+            others = [self._find(name) for name in node.inputs if name not in unranked]
+            if not any(value is not None and value.ndim for value in others):
+                unranked.update(node.outputs)
+        return unranked.isdisjoint(wanted)
 
     # -- the end ---------------------------------------------------------------------------------
 
