@@ -26,11 +26,12 @@ BOUNDED = {
     "holds nets to that are verified, printed or saved, and which ONNX's reader checks; protobuf "
     "reads 100 messages inside one another, some three of which are one net": """
         bridges/onnx/importing/graph.py: _Reader._call _Reader._nodes _Reader._value
-            _Reader.graph _renamed _renamed_graph
+            _Reader.graph _renamed renamed
+        bridges/onnx/importing/invariants.py: without_invariants
         bridges/onnx/importing/row_writes.py: choose_rows
         bridges/onnx/importing/shown.py: _net
-        bridges/onnx/importing/stage.py: Lowering._as_scan Lowering._both Lowering._control
-            Lowering._inline Lowering._lower_all Lowering._lower_one
+        bridges/onnx/importing/stage.py: Lowering._as_scan Lowering._both Lowering._choose
+            Lowering._control Lowering._inline Lowering._lower_all Lowering._lower_one
         bridges/view/op_nets.py: _Reader._value
         framework/draw/pictures.py: _rows
         framework/editing/difference.py: _op_changes _same difference

@@ -13,6 +13,9 @@ from ....framework.base.sizes.dims import Dim
 from ....operators.names import Name, names_in
 from .graph import Graph, Node
 
+_RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+"""Operators that give the elements of their first input in order."""
+
 
 @dataclass(eq=False, slots=True)
 class Value:
@@ -392,9 +395,19 @@ class Call(Attributes):
         """
         if tuple(dims) == value.shape:
             return value
+        made = value.made_by
+        if made is not None and made.node.op in _RESHAPES:
+            source = made[0]
+            if len(dims) == source.ndim and all(map(_is_same, dims, source.shape)):
+                return source
         if 0 in value.shape:
             return self.const(np.zeros([max(dim, 0) for dim in dims], value.dtype))
         return self.op("reshape", value, shape=list(dims))
+
+
+def _is_same(size: Any, other: Any) -> bool:
+    """Whether two sizes are the same ones, without a condition of sizes that may vary."""
+    return size is other or (isinstance(size, int) and isinstance(other, int) and size == other)
 
 
 Evaluate = Callable[..., Any]

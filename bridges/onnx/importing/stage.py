@@ -741,9 +741,9 @@ class Lowering:
             if pair[0] and (not then or not other):
                 return False
             if then and other and then.shape != other.shape:
-                unlike.append({then.shape, other.shape})
+                unlike.append((then, other))
         if unlike:
-            if all(shapes == {(), (1,)} for shapes in unlike):
+            if all(a.ndim + b.ndim == 1 and a.is_one and b.is_one for a, b in unlike):
                 self._unranked.append((node, pairs))
             return False
         self._choose(node, pairs)

@@ -52,6 +52,30 @@ def test_layers_run_as_elsewhere(rows: int) -> None:
     np.testing.assert_allclose(model.run(feed)["y"], with_ort(data, feed)[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_a_sum_with_zero_between_shapes_is_nothing(dtype: Any) -> None:
+    """As Paddle's exporter writes an assignment."""
+    graph = Graph("assigned", 17)
+    x = graph.input("x", np.dtype(dtype), ["N", 3])
+    zero, axis = graph.constant(np.zeros(1, dtype)), graph.constant([0], dtype=np.int64)
+    apart = graph.node("Add", [graph.node("Unsqueeze", [x, axis]), zero])
+    graph.output(graph.node("Neg", [graph.node("Squeeze", [apart, axis])], "y"), np.dtype(dtype))
+    wide = graph.constant(np.zeros((1, 1, 1), dtype))
+    graph.output(graph.node("Add", [wide, x], "wide"), np.dtype(dtype))
+    ones = graph.constant(np.ones(1, dtype))
+    graph.output(graph.node("Add", [ones, x], "more"), np.dtype(dtype))
+    data = model_bytes(graph)
+    model = model_of_bytes(data)
+    types = [op.type for op in model.op_list({"x": (-1, 3)}).ops]
+    assert types.count("add") == 2 and "reshape" not in types
+    for rows in (2, 1, 0):
+        feed = {"x": np.arange(-3, 3 * rows - 3).reshape(rows, 3).astype(dtype)}
+        if rows and dtype == np.float32:
+            feed["x"][0] = [np.nan, np.inf, -1]
+        for found, wanted in zip(model.run(feed).values(), with_ort(data, feed), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize(
     "attributes",

@@ -9,7 +9,7 @@ import numpy as np
 from .....framework.ir.registry import lookup
 from .....operators.math.powers import raised
 from .....operators.names import names_in
-from ..calls import KINDS, Attributes, Call, Kind, Value, evaluates, lowers
+from ..calls import KINDS, Attributes, Call, Kind, Sizes, Value, evaluates, lowers
 from .linear import in_floats
 
 
@@ -41,6 +41,17 @@ def by_name(n: Call) -> Value:
 for _name, (_first, *_) in names_in("onnx").items():
     if _first.is_plain:
         KINDS.setdefault(("", _name), Kind(lower=by_name))
+
+
+@lowers("Add")
+def _add(n: Call) -> Value:
+    """A sum; of zero, which Paddle's exporter writes for an assignment, the other input."""
+    x, y = _pair(n)
+    for value, other in ((x, y), (y, x)):
+        one = None if other.is_parameter or isinstance(other, Sizes) else other.array
+        if one is not None and one.size == 1 and other.ndim <= value.ndim and not one.any():
+            return value
+    return n.op("add", x, y)
 
 
 @lowers("Div")
