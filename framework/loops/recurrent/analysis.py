@@ -19,7 +19,7 @@ from ...ir.operation import Operator
 from .description import StepNet
 from .links import RecurrentBinding
 from .sharing import Sharing, share
-from .split import Phases, live_operators, split, without_copies
+from .split import Phases, live_operators, split, with_cuts, without_copies
 from .store import PerStepArrays, SavedSteps
 
 _SIZES = (7919, 6007)
@@ -203,6 +203,8 @@ def _analyze(
             saved &= binding.to_save | odd
     live = without_copies(step, live_operators(step, saved), specs, saved)
     phases = split(step, live, specs, rows, fixed)
+    states = [memory.state for memory in step.memories]
+    phases = with_cuts(phases, step.inputs, specs, {*states, *step.outputs, *step.sums, *saved})
     sharing = share(step, phases, specs, rows, saved)
     return _finish(step, phases, specs, rows, odd, saved, False, sharing, key)
 

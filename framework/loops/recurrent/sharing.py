@@ -127,6 +127,7 @@ class _Sharer:
     ) -> None:
         self.specs = specs
         self.rows = rows
+        self.inputs = set(step.inputs)
         self.loop = phases.loop
         everything = (*phases.static, *phases.pre, *phases.loop, *phases.post)
         # Of all phases: an operator after the loop may read what a sum would write over.
@@ -196,7 +197,9 @@ class _Sharer:
             or len(self.specs[whole][0]) != 2
             or op.attrs["axis"] % 2 != 1
             or whole in columns
-            or not all(name in self.rows and name in self.writer for name in (whole, *views))
+            or not all(name in self.rows for name in (whole, *views))
+            or not all(name in self.writer for name in views)
+            or not (whole in self.writer or whole in self.inputs)  # which has slots here
             or any(name in self.linked for name in (whole, *views))
             or any(name in shared for name in views)
         ):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...base.sizes.shape import ArraySpec
 from ...ir.names import COPY_OP, EMPTY, SUM_OP
@@ -99,6 +99,40 @@ def split(
         fixed: given variables that are the same at each step.
     """
     return _Splitter(step, specs, rows, fixed).run(operators)
+
+
+def with_cuts(
+    phases: Phases,
+    inputs: Collection[str],
+    specs: Mapping[str, ArraySpec],
+    wanted: Collection[str],
+) -> Phases:
+    """The phases, with cuts of in-links into columns in the loop where it alone reads these: there
+    they are views of the in-link (sharing.py).
+
+    Args:
+        inputs: the in-links. wanted: states, and what is read after the run.
+    """
+    once = (*phases.static, *phases.pre, *phases.post)
+    elsewhere = {name for op in once for name in op.input_vars()}.union(wanted)
+    cut: set[str] = set()  # in-links: a matrix is cut in one way, other cuts stay before the loop
+
+    def is_cut(op: Operator) -> bool:
+        if op.entry.column_views is None or not elsewhere.isdisjoint(op.output_vars()):
+            return False
+        names = op.inputs.get(op.entry.column_views[0], ())
+        if len(names) != 1 or names[0] not in inputs or names[0] in cut.union(wanted):
+            return False
+        if len(specs[names[0]][0]) != 2 or op.attrs["axis"] % 2 != 1:
+            return False
+        cut.update(names)
+        return True
+
+    cuts = [op for op in phases.pre if is_cut(op)]
+    if not cuts:
+        return phases
+    left = [op for op in phases.pre if op not in cuts]
+    return replace(phases, pre=left, loop=[*cuts, *phases.loop])
 
 
 class _Splitter:

@@ -546,17 +546,37 @@ def test_chunks_give_the_same_numbers(bind: Bind, reverse: bool, length: int) ->
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
+CUTS: dict[str, list[Any]] = {
+    "none": [("add", {"x": "x", "y": "b"}, {"out": "s"})],
+    # As the gates of a GRU.
+    "columns": [
+        ("split", {"x": "x"}, {"out": ["left", "right"]}, {"axis": -1}),
+        ("mul", {"x": "left", "y": "b"}, {"out": "gated"}),
+        ("add", {"x": "gated", "y": "right"}, {"out": "s"}),
+    ],
+    # A matrix is cut in one way: the other cut is made once, before the loop.
+    "two ways": [
+        ("split", {"x": "x"}, {"out": ["left", "right"]}, {"axis": -1}),
+        ("split", {"x": "x"}, {"out": ["l", "m", "r"]}, {"axis": -1, "sections": [1, 3, 2]}),
+        ("mul", {"x": "left", "y": "b"}, {"out": "gated"}),
+        ("add", {"x": "m", "y": "right"}, {"out": "both"}),
+        ("add", {"x": "gated", "y": "both"}, {"out": "s"}),
+    ],
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("sequences", [1, 3])
 def test_other_lengths_go_through_no_stage(
-    sequences: int, reverse: bool, monkeypatch: pytest.MonkeyPatch
+    sequences: int, reverse: bool, cut: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where sequences are equally long and the loop alone is left: equal in every bit."""
     desc = rnn(
         [
             ("exp", {"x": "w"}, {"out": "e"}),
             ("matmul", {"x": "p", "y": "e"}, {"out": "b"}),
-            ("add", {"x": "x", "y": "b"}, {"out": "s"}),
+            *CUTS[cut],
             ("tanh", {"x": "s"}, {"out": "h"}),
             ("add", {"x": "h", "y": "q"}, {"out": "sum"}),
         ],
@@ -574,7 +594,8 @@ def test_other_lengths_go_through_no_stage(
 
     def run(net: Net, scope: Scope, lengths: list[int]) -> list[bytes]:
         rng = np.random.default_rng(sum(lengths))
-        xs, boot = packed(rng, lengths, 3), rng.normal(size=(len(lengths), 3))
+        columns = 3 if cut == "none" else 6
+        xs, boot = packed(rng, lengths, columns), rng.normal(size=(len(lengths), 3))
         fill(scope, {"xs": xs, "w": values()["w"], "boot": boot})
         net.run(scope, OpContext(live_out=wanted, seed=1))
         return [scope.get(name).numpy().tobytes() for name in wanted]
@@ -588,10 +609,11 @@ def test_other_lengths_go_through_no_stage(
         recurrent_operators, "make_program", lambda b: made.append(b) or make_program(b)
     )
     one_length = [[n] * sequences for n in (1, 2, most - 1, step_calls.LONG, 5, 2)]
-    others = [[most + 1] * sequences, [3] * (sequences + 1), [2] * sequences + [7]]
+    others = [[most + 1] * sequences, [3] * (sequences + 1), [2] * sequences + [7], [0] * sequences]
     for lengths in (*one_length, *others):
         made.clear()
         found = run(net, scope, lengths)
         # Without native code, what depends on static links is a call of Python.
-        assert bool(made) == (lengths in others or team.library() is None)
+        is_bound = lengths in others or team.library() is None
+        assert cut == "two ways" or bool(made) == is_bound
         assert found == run(Net.create(desc), Scope(), lengths)
