@@ -1730,6 +1730,58 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             count=COUNT,  # of all places
             places=writes("count", "int64"),
         ),
+        # The polynomials of framework/base/sizes/many_dims.py; the first of the numbers is 1.
+        Struct(
+            "opscope_polynomials",
+            count=COUNT,  # of polynomials
+            terms=COUNT,
+            depth=SOME,  # places of a term
+            ends=reads("count", "int64"),  # of the terms of each
+            factors=reads("terms", "int64"),
+            places=reads("terms depth", "int64"),  # 0: no further one
+            atoms=SOME,
+            numbers=updates("atoms", "int64"),
+            size=COUNT,
+            row=reads("size", "int64"),
+            sized=COUNT,  # atoms that are numbers of the row, in units
+            sized_numbers=reads("sized", "int64"),
+            sized_at=reads("sized", "int64"),
+            units=reads("sized", "int64"),
+            parts=COUNT,
+            met=writes("parts", "int64"),  # whether all conditions of a part hold
+            fixed=COUNT,  # numbers of the row that a part is for
+            fixed_at=reads("fixed", "int64"),
+            fixed_values=reads("fixed", "int64"),
+            fixed_of=reads("fixed", "int64"),
+            quotients=COUNT,  # atoms that are quotients of two polynomials, rounded down
+            quotient_numbers=reads("quotients", "int64"),
+            quotient_of=reads("quotients", "int64"),
+            rests=reads("quotients", "int64"),
+            divisors=reads("quotients", "int64"),
+            conditions=COUNT,
+            first_condition=COUNT,
+            signs=reads("conditions", "int64"),
+            condition_of=reads("conditions", "int64"),
+            wanted=COUNT,
+            first_wanted=COUNT,
+            values=writes("wanted", "int64"),
+            wrong=RESULT,  # whether one leaves 64 bits, or a number of the row is no whole unit
+            where=(
+                "end(ends) <= terms + 1",
+                "end(places) <= atoms",
+                "end(sized_numbers) <= atoms",
+                "end(sized_at) <= size",
+                "end(fixed_at) <= size",
+                "end(fixed_of) <= parts",
+                "end(quotient_numbers) <= atoms",
+                "end(quotient_of) <= parts",
+                "end(rests) <= count",
+                "end(divisors) <= count",
+                "first_condition + conditions <= count",
+                "end(condition_of) <= parts",
+                "first_wanted + wanted <= count",
+            ),
+        ),
         # Rows of a table, by their numbers.
         Struct(
             "opscope_take",

@@ -111,6 +111,51 @@ EXPORT(opscope_grids)(const struct opscope_grids *a, word t, word n) {
   }
 }
 
+/* The sum of a polynomial's terms: a factor times the numbers at some places, of which a 0 is the end.
+   wrong: whether it leaves 64 bits. */
+static word sum_of_terms(const struct opscope_polynomials *a, word number, int *wrong) {
+  word sum = 0;
+  for (word i = number ? a->ends[number - 1] : 0; i < a->ends[number]; i++) {
+    const word *at = a->places + i * a->depth;
+    word term = a->factors[i];
+    for (word d = 0; d < a->depth && at[d]; d++)
+      *wrong |= __builtin_mul_overflow(term, a->numbers[at[d]], &term);
+    *wrong |= __builtin_add_overflow(sum, term, &sum);
+  }
+  return sum;
+}
+
+/* NumPy took 25 operations for some hundred polynomials, each a call that took longer than its sums. */
+EXPORT(opscope_polynomials)(struct opscope_polynomials *a, word t, word n) {
+  int wrong = 0;
+  for (word i = 0; i < a->parts; i++) a->met[i] = 1;
+  for (word i = 0; i < a->fixed; i++)
+    if (a->row[a->fixed_at[i]] != a->fixed_values[i]) a->met[a->fixed_of[i]] = 0;
+  for (word i = 0; i < a->sized; i++) {
+    const word size = a->row[a->sized_at[i]];
+    wrong |= size % a->units[i] != 0;
+    a->numbers[a->sized_numbers[i]] = size / a->units[i];
+  }
+  for (word i = 0; i < a->quotients; i++) {
+    const word rest = sum_of_terms(a, a->rests[i], &wrong);
+    word by = sum_of_terms(a, a->divisors[i], &wrong);
+    if (!by) a->met[a->quotient_of[i]] = 0, by = 1;
+    if (by == -1) {  /* the least number has no negative, and the processor stops at that */
+      wrong |= __builtin_sub_overflow(0, rest, a->numbers + a->quotient_numbers[i]);
+      continue;
+    }
+    a->numbers[a->quotient_numbers[i]] = rest / by - (rest % by && (rest % by < 0) != (by < 0));
+  }
+  for (word i = 0; i < a->conditions; i++) {
+    const word value = sum_of_terms(a, a->first_condition + i, &wrong);
+    const word sign = a->signs[i];  /* 0: at least 0; 1: 0; 2: not 0 */
+    if (sign ? (value == 0) != (sign == 1) : value < 0) a->met[a->condition_of[i]] = 0;
+  }
+  for (word i = 0; i < a->wanted; i++)
+    a->values[i] = sum_of_terms(a, a->first_wanted + i, &wrong);
+  a->wrong = wrong;
+}
+
 /* Rows lie anywhere in a large table: those of the next ids come from memory meanwhile. */
 EXPORT(opscope_take)(struct opscope_take *a, word t, word n) {
   enum { NEXT = 8, NEAR = 4 };  /* ids ahead; cache lines of a row, after which the processor sees */

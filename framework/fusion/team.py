@@ -246,7 +246,7 @@ def in_blocks(
     for number, call in enumerate(calls):
         if call is nothing:
             continue
-        task = task_of(call)
+        task = call if isinstance(call, ParallelTask) else task_of(call)
         if task is not None and group and group[-1].check is None:
             # Two that were not joined are a list, which can be joined with nothing either.
             joined = None
@@ -263,20 +263,15 @@ def in_blocks(
             if plain or _worth_a_list(work, items):
                 group.append(task)
                 continue
-        _close(merged, group)
+        if len(group) > 1:
+            merged[-1] = run_together(group)  # once, not for each task that joins it
         merged.append(call)
         firsts.append(number)
         group = [] if task is None else [task]
-        work = sum(one.work for one in group)
-        items = sum(_long_items(one) for one in group)
-    _close(merged, group)
-    return _bound(merged), firsts
-
-
-def _close(calls: list[Callable[[], Any]], group: Sequence[ParallelTask]) -> None:
-    """Make the last call one of the whole group: once, not for each task that joins it."""
+        work, items = (0, 0) if task is None else (task.work, _long_items(task))
     if len(group) > 1:
-        calls[-1] = run_together(group)
+        merged[-1] = run_together(group)
+    return _bound(merged), firsts
 
 
 def _long_items(task: ParallelTask) -> int:

@@ -10,6 +10,7 @@ import contextvars
 import heapq
 import operator as _operator
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -270,8 +271,13 @@ class FrameMemory:
         """Whether other frames have replaced some of the memory by larger one."""
         # All in C: whoever binds a frame asks all others, of thousands of blocks.
         present = map(self._workspace.blocks.get, self._taken)
-        return any(map(_operator.is_not, present, self._taken.values())) or any(
-            memory.get(key) is not used for (_, key), (memory, used) in self._shared.items()
+        return any(map(_operator.is_not, present, self._taken.values())) or self.shares_replaced
+
+    @property
+    def shares_replaced(self) -> bool:
+        """As `holds_replaced`, of memory that is not the workspace's: that of loops."""
+        return any(
+            [memory.get(key) is not used for (_, key), (memory, used) in self._shared.items()]
         )
 
     def make_views(self) -> None:
@@ -359,6 +365,11 @@ class Frame(BoundSteps):
     def is_outgrown(self) -> bool:
         """Whether the frame keeps memory that others have replaced by larger one."""
         return self._memory.holds_replaced
+
+    @property
+    def has_outgrown_loops(self) -> bool:
+        """As `is_outgrown`, where no block of the workspace was replaced."""
+        return self._memory.shares_replaced
 
     @property
     def nbytes(self) -> int:
@@ -564,15 +575,17 @@ def drop_outgrown(workspace: Workspace, scope: Scope) -> None:
         scope: where a frame was just bound. Those of other scopes share blocks alone with it, and
             are looked at where one of these was replaced: there may be a hundred.
     """
-    scopes = list(workspace.scopes) if workspace.has_replaced else [scope]
-    workspace.has_replaced = False
+    scopes, is_outgrown = [scope], attrgetter("has_outgrown_loops")
+    if workspace.has_replaced:
+        scopes, is_outgrown = list(workspace.scopes), attrgetter("is_outgrown")
+        workspace.has_replaced = False
     for each in scopes:
         for key, frames in each.bound.get("frames", {}).items():
             # Bound again they share the larger memory; kept they would hold the smaller one beside
             # it.
-            frames.drop_where(lambda frame: frame.is_outgrown)
+            frames.drop_where(is_outgrown)
             current = each.bound.get(key)
-            if current is not None and current.is_outgrown:
+            if current is not None and is_outgrown(current):
                 del each.bound[key]
 
 

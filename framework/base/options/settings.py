@@ -44,9 +44,17 @@ class Switch:
             OpscopeError: the environment holds none of the choices.
         """
         text = os.environ.get(self.name, self.default)
+        self.check(text)
+        return text
+
+    def check(self, text: str) -> None:
+        """Refuse a value that is none of the choices.
+
+        Raises:
+            OpscopeError: it is none.
+        """
         if self.choices and text not in self.choices:
             raise OpscopeError(f"{self.name}={text}: want one of {', '.join(self.choices)}")
-        return text
 
 
 def _option(default: Any, doc: str, choices: tuple[str, ...] = ()) -> Any:
@@ -220,6 +228,8 @@ SWITCHES = {
     )
 }
 _OF_OPTIONS = [switch for switch in SWITCHES.values() if switch.option]
+_NAMES = [switch.name for switch in _OF_OPTIONS]
+_DEFAULTS = [switch.default for switch in _OF_OPTIONS]
 
 
 class _Reading(threading.local):
@@ -281,7 +291,7 @@ def read_options() -> Options:
     """
     chosen = CHOSEN.get()
     if chosen is None:
-        chosen = _of_texts(tuple([switch.value() for switch in _OF_OPTIONS]))
+        chosen = _of_texts(tuple(map(os.environ.get, _NAMES, _DEFAULTS)))
         _latest[:] = [chosen]
     return chosen
 
@@ -370,7 +380,13 @@ def _names(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _of_texts(texts: tuple[str, ...]) -> Options:
-    """The options that values of the variables say."""
+    """The options that values of the variables say.
+
+    Raises:
+        OpscopeError: a variable cannot have its value.
+    """
+    for switch, text in zip(_OF_OPTIONS, texts, strict=True):
+        switch.check(text)
     values: dict[str, Any] = {}
     for text, (name, one) in zip(texts, _FIELDS.items(), strict=True):
         if isinstance(one.default, bool):

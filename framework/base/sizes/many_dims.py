@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,9 @@ class Sums:
     """
 
     def __init__(self, factors: np.ndarray, places: np.ndarray, counts: np.ndarray) -> None:
-        self._factors = factors
-        self._places = places
-        self._counts = counts
+        self.factors = factors
+        self.places = places
+        self.counts = counts
         self._begins = np.cumsum(counts) - counts
         degrees = np.count_nonzero(places, axis=0)
         self._largest = [
@@ -48,23 +48,22 @@ class Sums:
     @classmethod
     def side_by_side(cls, parts: Sequence[Sums], shifts: Sequence[int]) -> Sums:
         """Several as one, over one row, in which the numbers of each come so much later."""
-        depth = max([1, *[len(one._places) for one in parts]])
-        width = sum([len(one._factors) for one in parts])
+        depth = max([1, *[len(one.places) for one in parts]])
+        width = sum([len(one.factors) for one in parts])
         places = np.zeros((depth, width), np.intp)
         at = 0
         for one, shift in zip(parts, shifts, strict=True):
-            own = one._places
+            own = one.places
             end = at + own.shape[1]
             places[: len(own), at:end] = own + shift * (own > 0)
             at = end
         factors, counts = (
-            np.concatenate([getattr(one, name) for one in parts])
-            for name in ("_factors", "_counts")
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("factors", "counts")
         )
         return cls(factors, places, counts)
 
     def __len__(self) -> int:
-        return len(self._counts)
+        return len(self.counts)
 
     def values(self, numbers: np.ndarray) -> np.ndarray:
         """Of all polynomials.
@@ -92,8 +91,8 @@ class Sums:
 
     def _terms(self, numbers: np.ndarray) -> np.ndarray:
         # Transposed: the factors are of the first axis.
-        terms = (self._factors * numbers[self._places[0]].T).T
-        for places in self._places[1:]:
+        terms = (self.factors * numbers[self.places[0]].T).T
+        for places in self.places[1:]:
             terms *= numbers[places]
         return terms
 
@@ -138,23 +137,49 @@ class Table:
         self.values = [Sums.of([terms_of(one) or {} for one in many]) for many in values]
 
 
+class Flat(NamedTuple):
+    """All polynomials of a `ManyDims` in one list.
+
+    Attributes:
+        sums: the polynomials of quotients, of conditions, and of `values`, in this order.
+        quotients: the atoms that are some, in an order in which each depends on earlier ones.
+        quotient_of, condition_of: the numbers of their tables.
+        rests, divisors: of the quotients, numbers of polynomials.
+        signs: how a condition compares with 0: 0 is at least, 1 equal, 2 other.
+    """
+
+    sums: Sums
+    quotients: np.ndarray
+    quotient_of: np.ndarray
+    rests: np.ndarray
+    divisors: np.ndarray
+    first_condition: int
+    signs: np.ndarray
+    condition_of: np.ndarray
+    first_wanted: int
+
+
 class ManyDims:
     """The tables of several `Dims` as one.
 
     Args:
         tables: their lists of values are side by side in `values`.
         places: of each the places of its sizes in one row of the sizes of all.
+
+    Attributes:
+        parts: the number of tables. count: of atoms, and the 1 before them.
+        sized: the atoms that are sizes. sized_at: where each is in the row.
     """
 
     def __init__(self, tables: Sequence[Table], places: Sequence[np.ndarray]) -> None:
         shifts = np.cumsum([0, *[one.count for one in tables]]).tolist()
-        self._count = 1 + shifts.pop()
+        self.count = 1 + shifts.pop()
         pairs = list(zip(tables, shifts, strict=True))
-        self._sized = np.concatenate([one.sized + shift for one, shift in pairs])
-        self._from = np.concatenate(
+        self.sized = np.concatenate([one.sized + shift for one, shift in pairs])
+        self.sized_at = np.concatenate(
             [own[one.places] for one, own in zip(tables, places, strict=True)]
         )
-        self._parts = len(tables)
+        self.parts = len(tables)
         self._levels: list[tuple[np.ndarray, Sums, Sums, np.ndarray]] = []
         for level in range(max([len(one.levels) for one in tables])):
             own = [
@@ -186,9 +211,9 @@ class ManyDims:
             OverflowError: one might be too large.
         """
         cases = sizes.shape[1:]
-        numbers = np.ones((self._count, *cases), _WHOLE)
+        numbers = np.ones((self.count, *cases), _WHOLE)
         self.put(sizes, numbers)
-        met = np.ones((self._parts, *cases), bool)
+        met = np.ones((self.parts, *cases), bool)
         for at, rest, by, parts in self._levels:
             divisors = by.values(numbers)
             if not divisors.all():
@@ -200,6 +225,31 @@ class ManyDims:
         self._refuse(met, self._of, ~holds)
         return numbers, met
 
+    def flat(self) -> Flat:
+        """All polynomials in one list."""
+        parts: list[Sums] = []
+        count = 0
+        rests: list[int] = []
+        divisors: list[int] = []
+        for at, rest, by, _ in self._levels:
+            parts += [rest, by]
+            rests += range(count, count + len(at))
+            divisors += range(count + len(at), count + 2 * len(at))
+            count += 2 * len(at)
+        every = [*parts, self._conditions, *self.values]
+        none = np.zeros(0, np.intp)
+        return Flat(
+            Sums.side_by_side(every, [0] * len(every)),
+            np.concatenate([none, *[at for at, *_ in self._levels]]),
+            np.concatenate([none, *[of for *_, of in self._levels]]),
+            np.array(rests, _WHOLE),
+            np.array(divisors, _WHOLE),
+            count,
+            np.where(self._at_least, 0, np.where(self._equal, 1, 2)),
+            self._of,
+            count + len(self._conditions),
+        )
+
     @staticmethod
     def _refuse(met: np.ndarray, parts: np.ndarray, wrong: np.ndarray) -> None:
         """Note of which tables something is wrong, in which cases."""
@@ -208,4 +258,4 @@ class ManyDims:
 
     def put(self, sizes: np.ndarray, numbers: np.ndarray) -> None:
         """Put sizes on which no condition and no quotient depends, into the numbers."""
-        numbers[self._sized] = sizes[self._from]
+        numbers[self.sized] = sizes[self.sized_at]

@@ -224,9 +224,13 @@ def lists_at(library: Library, begins: Any, counts: Any, work: Any, items: Any) 
     Args:
         begins: addresses of the first ones. counts: how many each list has.
     """
-    lists: Any = np.zeros(len(counts), _layout(library.file, "opscope_alone").type)
-    lists["count"], lists["work"], lists["items"] = counts, work, begins
-    return Several("list", lists.view(np.int64).reshape(len(counts), -1), [items])
+    given = {"count": counts, "work": work, "items": begins}
+    fields = _layout(library.file, "opscope_alone").stored
+    # An array of the struct's own type took NumPy longer than all else of a list.
+    words = np.empty((len(counts), len(fields)), np.int64)
+    for at, name in enumerate(fields):
+        words[:, at] = given[name]
+    return Several("list", words, [items])
 
 
 def grid(counts: Sequence[int], steps: Sequence[int], first: int = 0) -> Any:

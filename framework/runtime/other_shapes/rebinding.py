@@ -9,12 +9,13 @@ array than how it lies, are bound again.
 from __future__ import annotations
 
 import logging
+import math
+import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import is_not
 from typing import Any, NamedTuple
-from weakref import ref
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from ...fusion.team import library
 from ..binding import BoundSteps
 from ..plans.memory import memory_of, padded
 from ..plans.plan import PlanStep
+from .evaluating import Evaluation, Evaluations, Fixed
 from .tracing import FLAGS, Bound, Operands, Traced, flags_of, sizes_of
 
 _log = logging.getLogger(__name__)
@@ -58,45 +60,92 @@ class _Room:
         self._free.append(self.places)
 
 
+_LINES: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
+"""By their step, places that lie evenly from 0 on: those of fewer are the first ones of more."""
+
+
+def _line(count: int, step: int) -> np.ndarray:
+    """As many places as that, or more."""
+    line = _LINES.get(step)
+    if line is None or len(line) < count:
+        most = count + count // 4
+        line = _LINES[step] = np.arange(0, most * step, step, dtype=np.int64)
+    return line
+
+
 class _Grids:
     """The grids of traces, which one function makes.
 
     Args:
         grids: of each the trace, the place of its address, and those of its sizes.
-        one: place of a 1 after all sizes, where others have more axes.
     """
 
-    def __init__(self, grids: Sequence[tuple[int, int, range]], one: int) -> None:
-        axes = max([len(own) // 2 for _, _, own in grids], default=0)
-        rows = []
-        for _, _, own in grids:
-            half, ones = 1 + len(own) // 2, [one] * (axes - len(own) // 2)
-            rows.append([*own[:half], *ones, *own[half:], *ones])
+    def __init__(self, grids: Sequence[tuple[int, int, range]]) -> None:
         self._free: deque[np.ndarray] = deque(maxlen=_FREE)
-        self._sizes = np.array(rows, np.intp).reshape(-1, 1 + 2 * axes)
-        self._traces = np.array([trace for trace, _, _ in grids], np.intp)
-        self._places = np.array([place for _, place, _ in grids], np.intp)
+        self._grids = grids
+        self._axes = max([len(own) // 2 for _, _, own in grids], default=0)
 
     def put(
-        self, row: np.ndarray, nbytes: np.ndarray, sizes: np.ndarray, served: np.ndarray
+        self, row: np.ndarray, nbytes: np.ndarray, sizes: Sequence[int], served: Collection[int]
     ) -> list[Any]:
         """Make those of the traces that serve; puts addresses and bytes into two rows. The owners
         of what was made."""
-        wanted = served[self._traces].nonzero()[0]
-        if not len(wanted):
-            return []
-        numbers: dict[tuple[int, ...], int] = {}  # steps have the same ones
-        given = np.append(sizes, 1)[self._sizes[wanted]].tolist()
-        which = [numbers.setdefault(tuple(one), len(numbers)) for one in given]
-        own = np.array(list(numbers), np.int64)
-        ends = np.cumsum(np.multiply.reduce(own[:, 1 : 1 + own.shape[1] // 2], 1))
-        room = _Room(self._free, int(ends[-1]))
-        fill_grids(library(), own, room.places)
-        begins = np.append(0, ends[:-1])
-        at = self._places[wanted]
-        row[at] = room.places.ctypes.data + 8 * begins[which]
-        nbytes[at] = 8 * (ends - begins)[which]
-        return [room]
+        owners: list[Any] = []
+        known: dict[tuple[int, ...], tuple[int, int]] = {}  # steps have the same ones
+        apart: list[tuple[int, tuple[int, ...]]] = []
+        for number, place, at in self._grids:
+            if number not in served:
+                continue
+            own = tuple([sizes[n] for n in at])
+            lies = known.get(own)
+            if lies is None:
+                count, step = _as_one(own)
+                if not step:
+                    apart.append((place, own))
+                    continue
+                line = _line(count, step)
+                owners.append(line)
+                lies = known[own] = line.ctypes.data, 8 * count
+            row[place], nbytes[place] = lies
+        if apart:
+            owners.append(self._apart(row, nbytes, apart))
+        return owners
+
+    def _apart(
+        self, row: np.ndarray, nbytes: np.ndarray, grids: Sequence[tuple[int, tuple[int, ...]]]
+    ) -> _Room:
+        """Make grids whose places are not all evenly apart; the owner."""
+        begins: dict[tuple[int, ...], tuple[int, int]] = {}
+        count = 0
+        rows = []
+        for _, own in grids:
+            if own not in begins:
+                half = 1 + len(own) // 2
+                begins[own] = count, math.prod(own[1:half])
+                count += begins[own][1]
+                ones = [1] * (self._axes - len(own) // 2)
+                rows.append([*own[:half], *ones, *own[half:], *ones])
+        room = _Room(self._free, count)
+        fill_grids(library(), np.array(rows, np.int64), room.places)
+        address = room.places.ctypes.data
+        for place, own in grids:
+            row[place], nbytes[place] = address + 8 * begins[own][0], 8 * begins[own][1]
+        return room
+
+
+def _as_one(sizes: Sequence[int]) -> tuple[int, int]:
+    """How many places a grid has, and their step, where they lie evenly from 0 on; else a step
+    of 0."""
+    half = 1 + len(sizes) // 2
+    count, step = 1, 0
+    for own, apart in zip(sizes[half - 1 : 0 : -1], sizes[:-half:-1], strict=True):
+        if own == 1:
+            continue
+        if apart <= 0 or (step and apart != count * step):
+            return 0, 0
+        step = step or apart
+        count *= own
+    return (0, 0) if sizes[0] else (count, step)
 
 
 class _Joint:
@@ -114,26 +163,30 @@ class _Joint:
         self._keys = [key for key, many in steps.items() for _ in many]
         self.count = len(traced)
         self._ranks = {name: rank for one in traced for name, rank in one.operands.ranks.items()}
-        # One row has all sizes: of each variable its sizes, steps, address and flags; then, for
+        # One row has all sizes: of each variable its sizes, strides, address and flags; then, for
         # each trace, the addresses of its words and of the memory that it has beside its arrays.
         ends = list(accumulate([2 * rank + 2 for rank in self._ranks.values()], initial=0))
         begins = dict(zip(self._ranks, ends, strict=False))
         self._late = list(accumulate([1 + len(one.memory) for one in traced], initial=ends[-1]))
-        self._steps = _ranges([(begins[name] + rank, rank) for name, rank in self._ranks.items()])
+        # Traces count strides in elements.
         itemsizes = {name: size for one in traced for name, size in one.operands.itemsizes.items()}
-        self._itemsizes = np.repeat(
-            [itemsizes[name] for name in self._ranks], list(self._ranks.values())
-        )
+        units = np.ones(self._late[-1], np.int64)
+        for name, rank in self._ranks.items():
+            units[begins[name] + rank : begins[name] + 2 * rank] = itemsizes[name]
         places = []
         fixed: list[tuple[int, int, int]] = []
         for number, one in enumerate(traced):
             ranges = [(begins[name], 2 * rank + 1) for name, rank in one.operands.ranks.items()]
             places.append(_ranges([*ranges, (self._late[number], 1 + len(one.memory))]))
-            fixed += [(number, places[-1][at], size) for at, size in one.fixed_sizes]
+            for at, size in one.fixed_sizes:
+                place = int(places[-1][at])
+                fixed.append((number, place, size * int(units[place])))
             ends = [begin + length for begin, length in ranges]
             fixed += [(number, at, flags) for at, flags in zip(ends, one.flags, strict=True)]
-        self._fixed_of, self._fixed_at, self._fixed = np.array(fixed, np.int64).reshape(-1, 3).T
-        self._dims = ManyDims([one.table for one in traced], places)
+        dims = ManyDims([one.table for one in traced], places)
+        of_traces = Fixed(*np.array(fixed, np.int64).reshape(-1, 3).T)
+        self._evaluations = Evaluations(dims, self._late[-1], units, of_traces)
+        self._ends = list(accumulate(map(len, dims.values), initial=0))
         self._words = np.concatenate([one.words for one in traced])
         begins_of = list(accumulate([len(one.words) for one in traced], initial=0))
         self._bytes = 8 * np.array(begins_of[:-1], np.int64)
@@ -141,7 +194,7 @@ class _Joint:
         self._at = np.concatenate(
             [one.at + begin for one, begin in zip(traced, begins_of, strict=False)]
         )
-        self._steps_of = np.repeat(np.arange(len(steps)), [len(many) for many in steps.values()])
+        self._steps_of = [step for step, many in enumerate(steps.values()) for _ in many]
         self._fixed_names = list(dict.fromkeys([n for one in traced for n in one.operands.fixed]))
         self._served: tuple[Any, list[Any], np.ndarray] | None = None
         self._numbers = [
@@ -150,40 +203,37 @@ class _Joint:
         ]
         # Of all memory: the trace, its place in the row, what gives it, and places of its sizes.
         self._makes: list[tuple[int, int, str, Any, Any, slice]] = []
-        scratch: list[tuple[int, int, int]] = []
+        self._scratch: list[tuple[int, int, int]] = []
         grids: list[tuple[int, int, range]] = []
         at = 0
         for number, one in enumerate(traced):
             for place, (kind, first, second) in enumerate(one.memory, self._late[number] + 1):
                 end = at + len(sizes_of(kind, first, second))
                 if kind == "scratch":
-                    scratch.append((number, place, at))
+                    self._scratch.append((number, place, at))
                 elif first is made_grid and library() is not None:
                     grids.append((number, place, range(at, end)))
                 else:
                     self._makes.append((number, place, kind, first, second, slice(at, end)))
                 at = end
-        self._grids = _Grids(grids, at)
-        self._scratch_of, self._scratch_at, self._scratch_sizes = (
-            np.array(scratch, np.int64).reshape(-1, 3).T
-        )
-        firsts = np.unique(self._scratch_of, return_index=True)[1]
-        counts = np.diff([*firsts, len(scratch)])
-        self._scratch_first = np.repeat(firsts, counts)
+        self._grids = _Grids(grids)
 
     def bound(self, frame: Any) -> _BoundSteps | None:
-        """The steps of a frame whose shapes the traces serve."""
-        row = self._row(frame)
-        if row is None:
+        """The steps of a frame whose shapes the traces serve; None where an array is none of NumPy,
+        or lies between elements."""
+        sizes = self._sizes(frame)
+        if sizes is None:
             return None
         try:
-            return self._bound(frame, row)
+            with self._evaluations.lent() as evaluation:
+                evaluation.row[: len(sizes)] = sizes
+                return self._bound(frame, evaluation)
         except OverflowError:
             return None
 
-    def _row(self, frame: Any) -> np.ndarray | None:
-        """Sizes, steps in elements, addresses and flags of all variables; None where an array is
-        none of NumPy, or lies between elements."""
+    def _sizes(self, frame: Any) -> list[int] | None:
+        """Sizes, strides, addresses and flags of all variables; None where an array is none of
+        NumPy."""
         sizes: list[int] = []
         arrays, addresses = frame.arrays, frame.addresses
         for name in self._ranks:
@@ -195,72 +245,78 @@ class _Joint:
                 sizes += (*array.shape, *array.strides, array.ctypes.data, flags_of(array))
             else:
                 return None
-        row = np.zeros(self._late[-1], np.int64)
-        row[: len(sizes)] = sizes
-        row[self._steps], rests = np.divmod(row[self._steps], self._itemsizes)
-        return None if rests.any() else row
+        return sizes
 
-    def _bound(self, frame: Any, row: np.ndarray) -> _BoundSteps:
-        dims = self._dims
-        numbers, met = dims.numbers(row)
-        met[self._fixed_of[row[self._fixed_at] != self._fixed]] = False
-        met &= self._serving(frame)
-        chosen = met.nonzero()[0]
-        chosen = chosen[np.unique(self._steps_of[chosen], return_index=True)[1]]
-        words = self._words.copy()
-        row[self._own] = owns = words.ctypes.data + self._bytes
+    def _bound(self, frame: Any, evaluation: Evaluation) -> _BoundSteps:
+        evaluation.run()
+        chosen: dict[int, int] = {}  # of the traces of a step the first one
+        for number in (evaluation.met * self._serving(frame)).nonzero()[0].tolist():
+            chosen.setdefault(self._steps_of[number], number)
+        served = chosen.values()
+        _, sizes, words_end, end = self._ends
+        row, words = evaluation.row, self._words.copy()
+        own = words.ctypes.data + self._bytes
+        row[self._own] = own
         nbytes = np.zeros(len(row), np.int64)
-        owners = self._memory(frame, row, nbytes, dims.values[0].values(numbers), chosen)
-        dims.put(row, numbers)
-        words[self._at] = dims.values[1].values(numbers)
-        given = dims.values[2].values(numbers).tolist()
+        owners = self._memory(frame, row, nbytes, evaluation.values[:sizes].tolist(), set(served))
+        evaluation.run()
+        words[self._at] = evaluation.values[sizes:words_end]
+        given = evaluation.values[words_end:end].tolist()
+        row = row.copy()  # the next frame writes over it
         arrays = frame.arrays
         # The mapping, not its arrays: the frame drops inputs that are large.
         held = words, owners, arrays, self._traced
         calls: dict[int, _Call] = {}
-        for number, own in zip(chosen.tolist(), owns[chosen].tolist(), strict=True):
+        owns = own.tolist()
+        for number in served:
             bind, numbers_of = self._traced[number].call, iter(given[self._numbers[number]])
-            calls[self._keys[number]] = bind(own, numbers_of, arrays, held)
+            calls[self._keys[number]] = bind(owns[number], numbers_of, arrays, held)
 
         def trace_of(key: int) -> tuple[Traced, Bound]:
-            number = next(n for n in chosen.tolist() if self._keys[n] == key)
+            number = next(n for n in served if self._keys[n] == key)
             at = slice(self._late[number] + 1, self._late[number + 1])
             places = list(zip(row[at].tolist(), nbytes[at].tolist(), strict=True))
-            return self._traced[number], Bound(int(owns[number]), places)
+            return self._traced[number], Bound(owns[number], places)
 
         return _BoundSteps(calls, trace_of)
 
     def _memory(
-        self, frame: Any, row: np.ndarray, nbytes: np.ndarray, sizes: np.ndarray, chosen: np.ndarray
+        self,
+        frame: Any,
+        row: np.ndarray,
+        nbytes: np.ndarray,
+        sizes: Sequence[int],
+        served: Collection[int],
     ) -> list[Any]:
         """Put the addresses of memory that steps have beside their arrays into a row, and its
         bytes into another; the owners of what was made."""
-        served = np.zeros(self.count, bool)
-        served[chosen] = True
-        if len(self._scratch_of):
-            wanted = np.where(served[self._scratch_of], sizes[self._scratch_sizes], 0)
-            ends = np.cumsum(padded(wanted))
-            begins = ends - padded(wanted)
-            begins -= begins[self._scratch_first]
-            top = int((begins + wanted).max())
-            row[self._scratch_at] = begins + frame._pool.span(top)
-            nbytes[self._scratch_at] = wanted
+        begins: list[tuple[int, int, int]] = []
+        begin = top = last = 0
+        for number, place, at in self._scratch:
+            if number in served:
+                begin = begin if number == last else 0  # each step begins at the same place
+                begins.append((place, begin, sizes[at]))
+                top = max(top, begin + sizes[at])
+                begin += padded(sizes[at])
+                last = number
+        base = frame._pool.span(top) if begins else 0
+        for place, begin, size in begins:
+            row[place], nbytes[place] = base + begin, size
         owners: list[Any] = self._grids.put(row, nbytes, sizes, served)
         known: dict[Any, tuple[int, int]] = {}  # addresses and bytes
-        given = sizes.tolist()
         for number, place, kind, first, second, at in self._makes:
-            if not served[number]:
+            if number not in served:
                 continue
             if kind == "made":
                 make, name = first
-                thing = make(*second[:-1], tuple(given[at]))
+                thing = make(*second[:-1], tuple(sizes[at]))
                 owners.append(thing)
                 row[place] = getattr(thing, name)
                 continue
-            key = first, *given[at]
+            key = first, *sizes[at]
             lies = known.get(key)
             if lies is None:
-                array = first(*given[at]) if kind == "array" else memory_of(first, second)
+                array = first(*sizes[at]) if kind == "array" else memory_of(first, second)
                 owners.append(array)
                 lies = known[key] = array.ctypes.data, array.nbytes
             row[place], nbytes[place] = lies
@@ -271,7 +327,7 @@ class _Joint:
         arrays = [frame.arrays[name] for name in self._fixed_names]
         kept = frame.kept
         # Weak: it holds variables, and so the scopes of which the traces are kept while they live.
-        state = kept and (ref(kept), len(kept.dropped)), most_threads()
+        state = kept and (weakref.ref(kept), len(kept.dropped)), most_threads()
         known = self._served
         if known is None or known[0] != state or any(map(is_not, known[1], arrays)):
             serving = [one.threads == state[-1] and one.serves(frame) for one in self._traced]

@@ -163,7 +163,14 @@ def traced_calls(
 
 def binder_of(parts: Sequence[TracedCall]) -> Callable[..., _Call]:
     """What gives the call of a step for other sizes; see `NativeCall.bound`."""
+    if not parts:
+        return _nothing_bound
     return parts[0].bound if len(parts) == 1 else partial(_bound_in_order, parts)
+
+
+def _nothing_bound(*given: Any) -> _Call:
+    del given
+    return nothing
 
 
 def _bound_in_order(parts: Sequence[TracedCall], *given: Any) -> _Call:

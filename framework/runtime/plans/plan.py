@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -147,8 +148,8 @@ class Plan:
     @property
     def own(self) -> list[str]:
         """Variables of which a frame has arrays that no other frame shares, temporaries aside."""
-        results = self.live_out.difference(self.externals)
-        return self.steps.fact("own", lambda: [*self.fed, *results])
+        find = self.steps.fact
+        return find("own", lambda: [*self.fed, *self.live_out.difference(self.externals)])
 
     def nbytes(self, name: str) -> int:
         return nbytes_of(self.specs[name])
@@ -277,12 +278,14 @@ class Form:
     def _plan_of(
         self, found: Sequence[ArraySpec], specs: dict[str, ArraySpec], offsets: Mapping[str, Levels]
     ) -> Plan:
-        plan = self._plan
+        plan = copy(self._plan)  # `replace` names and checks each of twenty fields
         blocks = [0] * len(plan.blocks)
         sizes = [nbytes_of(spec) for spec in found]
         for block, numbers in self._held:
             blocks[block] = max(blocks[block], sum([sizes[number] for number in numbers]))
-        return replace(plan, specs=specs, offsets=offsets, blocks=blocks, temporaries=sum(blocks))
+        plan.specs, plan.offsets = specs, offsets
+        plan.blocks, plan.temporaries = blocks, sum(blocks)
+        return plan
 
     def _holds(self, shapes: Mapping[Shape, Shape], specs: Mapping[str, ArraySpec]) -> bool:
         """Whether steps and memory are right for shapes in place of those of the plan."""
