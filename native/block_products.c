@@ -35,8 +35,10 @@ enum { TALL = 4 };
 #else
 enum { TALL = 2 };
 #endif
-/* rows and columns of dot products, and bytes in which memory answers */
-enum { FEW = 2, WIDE = 4, AHEAD = 8192 };
+/* Rows and columns of dot products, and vectors of weights at once; numbers in a column beyond
+   which it is read alone, as the first cache does not hold what is asked for of several; bytes in
+   which memory answers. */
+enum { FEW = 2, WIDE = 4, AT_ONCE = 4, LONG = 1024, AHEAD = 5120 };
 /* the zero point where none is given */
 #define MIDDLE(bits) (1 << ((bits) - 1))
 typedef int32_t ints __attribute__((vector_size(BYTES)));
@@ -293,6 +295,8 @@ INLINE void tile_of(const int bits, const int whole, const int high, const struc
 typedef int32_t ints_at __attribute__((vector_size(BYTES), aligned(1), may_alias));
 typedef float floats_at __attribute__((vector_size(BYTES), aligned(4), may_alias));
 
+static const int32_t LANE_NUMBERS[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
 /* the lanes of a vector that have these numbers */
 INLINE floats chosen(floats from, ints numbers) {
 #if defined(__clang__)
@@ -342,67 +346,108 @@ INLINE void add_lanes(const int count, const floats *x, float *sums) {
   }
 }
 
-/* Sums of `high` rows and `wide` columns: a vector of the weights of each, times bytes of the rows,
-   by the scales of the blocks `numbers` of each lane. */
-INLINE void vectors_of(const int bits, const int high, const int wide, floats s[FEW][WIDE],
-                       const char *const *w, word at, const char *const *x, word half,
-                       floats by[FEW][WIDE], ints numbers) {
+/* out: the sums of all lanes and the bias, of `high` rows from r on, of columns from c on */
+INLINE void put_sums(const int high, floats (*s)[WIDE], const struct block_product *a, word r,
+                     word c, word end) {
 #pragma GCC unroll 4
-  for (int v = 0; v < wide; v++) {
-    const ints whole = *(const ints_at *)(w[v] + at);
-    const ints low = bits == 8 ? FLIP ? whole ^ 0x80808080 : whole : whole & 0x0f0f0f0f;
-    const ints upper = (ints)((bits_t)whole >> 4) & 0x0f0f0f0f;
-#pragma GCC unroll 8
-    for (int i = 0; i < high; i++) {
-      ints dots = dot(bits, splat(0), low, *(const ints_at *)(x[i] + at));
-      if (bits == 4) dots = dot(bits, dots, upper, *(const ints_at *)(x[i] + half + at));
-      s[i][v] += reals(dots) * chosen(by[i][v], numbers);
+  for (int i = 0; i < high; i++) {
+    float sums[WIDE], *out = a->out + (r + i) * a->out_step + c;
+    if (c + WIDE <= end) {
+      add_lanes(WIDE, s[i], sums);
+      if (a->bias)
+        for (int v = 0; v < WIDE; v++) sums[v] += a->bias[c + v];
+      memcpy(out, sums, sizeof sums);
+    } else {
+      for (word v = 0; v < end - c; v++) {
+        add_lanes(1, s[i] + v, sums);
+        out[v] = sums[0] + (a->bias ? a->bias[c + v] : 0);
+      }
     }
   }
 }
 
-/* `high` rows, which are all, times `wide` columns from c on; `ahead`: later ones are asked for */
+/* sums of `wide` columns, of which one has several */
+INLINE void put_lanes(const int high, const int wide, floats s[][AT_ONCE], floats out[][WIDE]) {
+#pragma GCC unroll 8
+  for (int i = 0; i < high; i++) {
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) out[i][v] = s[i][v];
+#pragma GCC unroll 4
+    for (int q = wide; q < AT_ONCE; q++) out[i][q % wide] += s[i][q];
+  }
+}
+
+/* A vector of the weights of each of `wide` columns, or of the next AT_ONCE / wide places of one,
+   times bytes of `high` rows, by the scales of the blocks `numbers` of each lane. */
+INLINE void vectors_of(const int bits, const int high, const int wide, const int deep,
+                       floats s[FEW][AT_ONCE], const char *const *w, word at, const char *const *x,
+                       word half, floats by[FEW][WIDE], ints places, int shift) {
+#pragma GCC unroll 4
+  for (int q = 0; q < wide * deep; q++) {
+    const int v = q % wide, further = q / wide * BYTES;
+    const ints whole = *(const ints_at *)(w[v] + at + further);
+    const ints low = bits == 8 ? FLIP ? whole ^ 0x80808080 : whole : whole & 0x0f0f0f0f;
+    const ints upper = (ints)((bits_t)whole >> 4) & 0x0f0f0f0f;
+    const ints numbers = (places + further * 8 / bits) >> shift;
+#pragma GCC unroll 8
+    for (int i = 0; i < high; i++) {
+      const char *y = x[i] + at + further;
+      ints dots = dot(bits, splat(0), low, *(const ints_at *)y);
+      if (bits == 4) dots = dot(bits, dots, upper, *(const ints_at *)(y + half));
+      s[i][q] += reals(dots) * chosen(by[i][v], numbers);
+    }
+  }
+}
+
+/* sums of each lane: `high` rows, which are all, times `wide` columns from c on */
 INLINE void dots_of(const int bits, const int high, const int wide, const struct block_product *a,
-                    word c, int ahead) {
+                    word c, floats out[][WIDE]) {
+  const int deep = AT_ONCE / wide;
   const word block = a->block, blocks = (a->k + block - 1) / block, k = blocks * block;
   const word step = block * bits / 8, size = blocks * step;
   const int shift = __builtin_ctzl(block);  /* of a number's place to that of its block */
-  const char *w[WIDE], *x[FEW], *next = (const char *)a->w + (c + wide) * size + AHEAD;
-  floats s[FEW][WIDE], scaled[FEW][WIDE];
+  const char *w[WIDE], *x[FEW], *next = (const char *)a->w + (c + wide - 1) * size + AHEAD;
+  floats s[FEW][AT_ONCE], scaled[FEW][WIDE];
 #pragma GCC unroll 8
   for (int i = 0; i < high; i++) {
     x[i] = a->rounded + i * k;
 #pragma GCC unroll 4
-    for (int v = 0; v < wide; v++) s[i][v] = (floats){0};
+    for (int q = 0; q < AT_ONCE; q++) s[i][q] = (floats){0};
   }
 #pragma GCC unroll 4
   for (int v = 0; v < wide; v++) w[v] = (const char *)a->w + (c + v) * size;
   for (word b = 0; b < blocks; b += LANES) {
-    const word count = least(LANES, blocks - b), end = least(b + LANES, blocks) * step;
+    const word count = least(LANES, blocks - b), end = (b + count) * step;
+    floats scales[FEW], sums[FEW];
+#pragma GCC unroll 8
+    for (int i = 0; i < high; i++) {
+      scales[i] = (floats)some_of(a->scales + i * blocks + b, count);
+      sums[i] = scales[i] * reals(some_of(a->sums + i * blocks + b, count));
+      if (!a->zero) sums[i] *= FLIP && bits == 8 ? 0.0f : (float)MIDDLE(bits);
+    }
 #pragma GCC unroll 4
     for (int v = 0; v < wide; v++) {
       const floats by = (floats)some_of(a->scale + (c + v) * blocks + b, count);
-      floats zeros = reals(splat(FLIP && bits == 8 ? 0 : MIDDLE(bits)));
-      if (a->zero)
-        for (int i = 0; i < count; i++) zeros[i] += zero_of(bits, a, c + v, b + i) - MIDDLE(bits);
-#pragma GCC unroll 8
-      for (int i = 0; i < high; i++) {
-        const word at = i * blocks + b;
-        scaled[i][v] = by * (floats)some_of(a->scales + at, count);
-        s[i][v] -= scaled[i][v] * (zeros * reals(some_of(a->sums + at, count)));
+      floats taken = by;
+      if (a->zero) {
+        floats zeros = {0};
+        for (int i = 0; i < count; i++)
+          zeros[i] = zero_of(bits, a, c + v, b + i) - (FLIP && bits == 8 ? FLIP : 0);
+        taken *= zeros;
       }
+#pragma GCC unroll 8
+      for (int i = 0; i < high; i++) scaled[i][v] = by * scales[i], s[i][v] -= taken * sums[i];
     }
-    ints places;  /* of the first numbers of the lanes */
-    for (int i = 0; i < LANES; i++) places[i] = i * 32 / bits;
+    ints places = *(const ints_at *)LANE_NUMBERS * (32 / bits);  /* of the lanes' first numbers */
     word at = b * step;
-    for (; at + BYTES <= end; at += BYTES, places += BYTES * 8 / bits) {
-      if (ahead)  /* one after another, as memory likes best */
+    for (; at + deep * BYTES <= end; at += deep * BYTES, places += deep * BYTES * 8 / bits) {
+      /* In the order of memory: streams of bytes side by side are fetched at half the speed. */
 #pragma GCC unroll 4
-        for (int v = 0; v < wide; v++)
-          for (int j = 0; j < BYTES; j += 64)
-            __builtin_prefetch(next + wide * at + v * BYTES + j, 0, 2);
-      vectors_of(bits, high, wide, s, w, at, x, k / 2, scaled, places >> shift);
+      for (int q = 0; q < AT_ONCE * BYTES; q += 64) __builtin_prefetch(next + wide * at + q);
+      vectors_of(bits, high, wide, deep, s, w, at, x, k / 2, scaled, places, shift);
     }
+    for (; deep > 1 && at + BYTES <= end; at += BYTES, places += BYTES * 8 / bits)
+      vectors_of(bits, high, wide, 1, s, w, at, x, k / 2, scaled, places, shift);
     if (at < end) {  /* behind the last row is no memory */
       char bytes[WIDE][BYTES] = {0}, rows[FEW][2 * BYTES] = {0};
       const char *some[WIDE], *few[FEW];
@@ -411,21 +456,28 @@ INLINE void dots_of(const int bits, const int high, const int wide, const struct
         few[i] = memcpy(rows[i], x[i] + at, end - at);
         if (bits == 4) memcpy(rows[i] + BYTES, x[i] + k / 2 + at, end - at);
       }
-      vectors_of(bits, high, wide, s, some, 0, few, BYTES, scaled, places >> shift);
+      vectors_of(bits, high, wide, 1, s, some, 0, few, BYTES, scaled, places, shift);
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < high; i++) {
-    float sums[WIDE], *out = a->out + i * a->out_step + c;
-    add_lanes(wide, s[i], sums);
-    for (int v = 0; v < wide; v++) out[v] = sums[v] + (a->bias ? a->bias[c + v] : 0);
-  }
+  put_lanes(high, wide, s, out);
 }
 
 /* up to FEW rows times some columns */
-INLINE void dots_from(const int bits, const int high, const struct block_product *a, word c, word end) {
-  for (; c + WIDE <= end; c += WIDE) dots_of(bits, high, WIDE, a, c, 1);
-  for (; c < end; c++) dots_of(bits, high, 1, a, c, 0);
+INLINE void dots_from(const int bits, const int high, const struct block_product *a, word c,
+                      word end) {
+  const int is_long = a->k > LONG;
+  floats s[FEW][WIDE], one[FEW][WIDE];
+  for (; c < end; c += WIDE) {
+    const int all = c + WIDE <= end;
+    if (all && !is_long)
+      dots_of(bits, high, WIDE, a, c, s);
+    else
+      for (word v = 0; v < least(WIDE, end - c); v++) {
+        dots_of(bits, high, 1, a, c + v, one);
+        for (int i = 0; i < high; i++) s[i][v] = one[i][0];
+      }
+    put_sums(high, s, a, 0, c, end);
+  }
 }
 
 static void few_rows(const struct block_product *a, word c, word end) {
@@ -441,9 +493,10 @@ static void few_rows(const struct block_product *a, word c, word end) {
 
 /* -- bfloat16 --------------------------------------------------------------------------------- */
 
-/* adds `high` rows of a unit, `x_step` floats apart, times `wide` columns, `step` bytes apart */
-INLINE void add_halves(const int high, const int wide, floats s[TALL][WIDE], const float *x,
-                       word x_step, const char *w, word step) {
+/* adds `high` rows of a unit, `x_step` floats apart, times `wide` columns, `step` bytes apart, to
+   sums from `first` on */
+INLINE void add_halves(const int high, const int wide, floats s[TALL][AT_ONCE], const int first,
+                       const float *x, word x_step, const char *w, word step) {
 #pragma GCC unroll 4
   for (int part = 0; part < UNIT / 2; part += LANES) {
     floats even[TALL], odd[TALL];
@@ -455,49 +508,60 @@ INLINE void add_halves(const int high, const int wide, floats s[TALL][WIDE], con
 #pragma GCC unroll 4
     for (int v = 0; v < wide; v++) {
       const bits_t both = (bits_t)*(const ints_at *)(w + v * step + 4 * part);
-      const floats first = (floats)(both << 16), second = (floats)(both & 0xffff0000u);
+      const floats low = (floats)(both << 16), upper = (floats)(both & 0xffff0000u);
 #pragma GCC unroll 4
-      for (int i = 0; i < high; i++) s[i][v] += even[i] * first;
+      for (int i = 0; i < high; i++) s[i][first + v] += even[i] * low;
 #pragma GCC unroll 4
-      for (int i = 0; i < high; i++) s[i][v] += odd[i] * second;
+      for (int i = 0; i < high; i++) s[i][first + v] += odd[i] * upper;
     }
   }
 }
 
-/* `high` rows from r on times `wide` columns from c on; `ahead`: later ones are asked for */
+/* sums of each lane: `high` rows from r on times `wide` columns from c on */
 INLINE void halves_of(const int high, const int wide, const struct block_product *a, word r, word c,
-                      int ahead) {
+                      floats out[][WIDE]) {
+  const int deep = AT_ONCE / wide;
   const word k = (a->k + a->block - 1) / a->block * a->block;
   const float *x = a->reals + r * k;
-  const char *w = (const char *)a->w + c * k * 2, *next = w + wide * k * 2 + AHEAD;
-  floats s[TALL][WIDE];
+  const char *w = (const char *)a->w + c * k * 2, *next = w + (wide - 1) * k * 2 + AHEAD;
+  floats s[TALL][AT_ONCE];
 #pragma GCC unroll 4
   for (int i = 0; i < high; i++)
 #pragma GCC unroll 4
-    for (int v = 0; v < wide; v++) s[i][v] = (floats){0};
+    for (int q = 0; q < AT_ONCE; q++) s[i][q] = (floats){0};
   word u = 0;
-  for (; u + UNIT <= a->k; u += UNIT) {
-    if (ahead)  /* one after another, as memory likes best */
+  for (; u + deep * UNIT <= a->k; u += deep * UNIT) {
 #pragma GCC unroll 4
-      for (int v = 0; v < wide; v++) __builtin_prefetch(next + (wide * u + v * UNIT) * 2, 0, 2);
-    add_halves(high, wide, s, x + u, k, w + u * 2, k * 2);
+    for (int q = 0; q < AT_ONCE; q++)  /* in the order of memory */
+      if (!r) __builtin_prefetch(next + (wide * u + q * UNIT) * 2);
+#pragma GCC unroll 4
+    for (int d = 0; d < deep; d++)
+      add_halves(high, wide, s, d * wide, x + u + d * UNIT, k, w + (u + d * UNIT) * 2, k * 2);
   }
+  for (; deep > 1 && u + UNIT <= a->k; u += UNIT)
+    add_halves(high, wide, s, 0, x + u, k, w + u * 2, k * 2);
   if (u < a->k) {  /* what fills up a block may be NaN, which zeros of the rows do not take away */
     char bytes[WIDE][UNIT * 2] = {0};
     for (int v = 0; v < wide; v++) memcpy(bytes[v], w + (v * k + u) * 2, (a->k - u) * 2);
-    add_halves(high, wide, s, x + u, k, bytes[0], sizeof bytes[0]);
+    add_halves(high, wide, s, 0, x + u, k, bytes[0], sizeof bytes[0]);
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < high; i++) {
-    float sums[WIDE], *out = a->out + (r + i) * a->out_step + c;
-    add_lanes(wide, s[i], sums);
-    for (int v = 0; v < wide; v++) out[v] = sums[v] + (a->bias ? a->bias[c + v] : 0);
-  }
+  put_lanes(high, wide, s, out);
 }
 
 INLINE void halves_from(const int high, const struct block_product *a, word r, word c, word end) {
-  for (; c + WIDE <= end; c += WIDE) halves_of(high, WIDE, a, r, c, !r);
-  for (; c < end; c++) halves_of(high, 1, a, r, c, 0);
+  const int is_long = high <= FEW && a->k > LONG;
+  floats s[TALL][WIDE], one[TALL][WIDE];
+  for (; c < end; c += WIDE) {
+    const int all = c + WIDE <= end;
+    if (all && !is_long)
+      halves_of(high, WIDE, a, r, c, s);
+    else
+      for (word v = 0; v < least(WIDE, end - c); v++) {
+        halves_of(high, 1, a, r, c + v, one);
+        for (int i = 0; i < high; i++) s[i][v] = one[i][0];
+      }
+    put_sums(high, s, a, r, c, end);
+  }
 }
 
 static void halves(const struct block_product *a, word c, word end) {
