@@ -66,6 +66,7 @@ DIRECT = {
     "framework/fusion/cuda/device_kernels.py": {".read_text": 1},  # of the package's kernels
     "native/building.py": {".read_bytes": 1, ".write_text": 1},  # of the library that is built
     "native/units.py": {".read_text": 2, ".write_text": 1},  # headers for the compiler
+    "framework/base/machine/huge_pages.py": {"ctypes.CDLL": 1},  # of this process
     "framework/base/machine/installed.py": {"open": 2},
     "framework/base/python/bounded_cache.py": {"ctypes.CDLL": 1},  # of this process
     "framework/fusion/compiled/library_files.py": {"os.open": 1},

@@ -390,11 +390,18 @@ def _drawing(
     rng = np.random.default_rng(seed)
 
     def choose(scores: np.ndarray) -> np.ndarray:
-        scores = scores.astype(np.float64) / temperature
+        kept: Any = np.arange(scores.shape[1])
         if 0 < top_k < scores.shape[1]:
-            bound = np.partition(scores, -top_k, axis=1)[:, -top_k, None]
+            if top_k == 1:  # as streams without chance want it, in a fifth of the time
+                bound = scores.max(axis=1, keepdims=True)
+            else:
+                bound = np.partition(scores, -top_k, axis=1)[:, -top_k, None]
+            kept = np.flatnonzero(np.any(scores >= bound, axis=0))
+            scores = scores[:, kept]
             scores = np.where(scores < bound, -np.inf, scores)
-        powers = np.exp(log_softmax(scores))
+        scores = scores.astype(np.float64) / temperature
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        powers /= powers.sum(axis=1, keepdims=True)
         if top_p < 1:
             order = np.argsort(-powers, axis=1, kind="stable")
             falling = np.take_along_axis(powers, order, 1)
@@ -403,7 +410,7 @@ def _drawing(
             np.put_along_axis(powers, order, np.where(spare, 0, falling), 1)
         summed = powers.cumsum(axis=1)
         drawn = rng.random((len(scores), 1)) * summed[:, -1:]
-        return np.minimum((summed <= drawn).sum(axis=1), scores.shape[1] - 1)
+        return kept[np.minimum((summed <= drawn).sum(axis=1), len(kept) - 1)]
 
     return choose
 

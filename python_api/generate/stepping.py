@@ -11,6 +11,7 @@ import numpy as np
 from ...framework.base.backend import on_device, to_host
 from ...framework.base.context import OpContext
 from ...framework.base.errors import NotFiniteError, OpscopeError, ShapeError, VariableError
+from ...framework.base.machine import huge_pages
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import offsets_of, repeated
 from ...framework.files.saved import op_list_of
@@ -22,6 +23,8 @@ from ...framework.runtime.net import Net
 from .last_tokens import free_name, of_last_tokens
 from .one_step import Cache, one_step
 
+_MANY_BYTES = 1 << 23
+"""Of weights that caches do not hold."""
 _ROOM = 64
 """Caches grow by so many tokens, and prompts are read in blocks of a quarter, for few plans."""
 
@@ -111,6 +114,7 @@ class Stepper:
         self._first: Mapping[str, tuple[Any, Any]] = {}
         self._copies = 1
         self._past = np.zeros(0, np.int64)
+        self._is_gathered = False
         (tokens,) = (var for var in self.step.net.vars if var.name == self.ids)
         self._dtype = tokens.dtype
 
@@ -285,8 +289,23 @@ class Stepper:
         tokens = np.asarray(tokens, np.int64)
         self._make_room(1)
         scores = self._run(tokens[:, None], self._net)[:, 0]
+        if not self._is_gathered and self._place.kind == "cpu":
+            self._gather_weights()
         self._take_over(np.ones(len(tokens), bool))
         return self._checked(scores)
+
+    def _gather_weights(self) -> None:
+        """Have all that each token reads in huge pages, once: it is more than caches hold."""
+        self._is_gathered = True
+        spans = []
+        for name in dict.fromkeys(name for op in self.step.net.ops for name in op.input_names()):
+            variable = self.scope.find(name)
+            if variable is None or type(variable.inner) is not np.ndarray:
+                continue
+            packed = [] if variable.packs is None else variable.packs.memory
+            spans += [(one.ctypes.data, one.nbytes) for one in packed or [variable.inner]]
+        if sum(size for _, size in spans) >= _MANY_BYTES:
+            huge_pages.gather(spans)
 
     def _run(self, tokens: np.ndarray, net: Net) -> np.ndarray:
         """Scores [hypotheses, steps or 1, kinds] of tokens [hypotheses, steps]."""

@@ -66,6 +66,12 @@ class Packs:
                 self._entries[key] = memory, fill
             return self._entries[key][0]
 
+    @property
+    def memory(self) -> list[Any]:
+        """All that was packed."""
+        with self._lock:
+            return [memory for memory, _ in self._entries.values()]
+
     def is_fresh(self) -> bool:
         """Whether nothing was written to the array since it was packed, and nobody may have."""
         return self.stamp == self.variable.stamp and not self.variable.exposed
