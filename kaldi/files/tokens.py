@@ -166,6 +166,11 @@ class TokenReader:
     def expect_token(self, *tokens: str) -> str:
         """Pass over the next token, which must be one of `tokens`, and return it."""
         start = self.offset
+        # As nearly all stand in files: without space before, and with one behind.
+        end = start + len(tokens[0]) + 1
+        if self.data[start:end] == b"%b " % tokens[0].encode():
+            self.offset = end
+            return tokens[0]
         if self.peek_token() not in tokens:
             wanted = " or ".join(tokens)
             raise self.error(f"{wanted} was expected here, but this is {self.shown_token()}")

@@ -69,6 +69,12 @@ def _read_text(reader: Reader, count: int) -> np.ndarray:
 
 def _read_binary(reader: Reader, count: int) -> np.ndarray:
     """Runs of short forms and runs of long forms, each at once."""
+    if count <= _FEW:
+        run = bytes(reader.data[reader.offset : reader.offset + count])
+        known = _few_of_steps(run) if len(run) == count else None
+        if known is not None:
+            reader.offset += count
+            return known.copy()
     indexes = np.zeros((count, 3), np.int64)
     done = 0
     while done < count:
@@ -82,6 +88,18 @@ def _read_binary(reader: Reader, count: int) -> np.ndarray:
     if np.any(np.abs(indexes[:, 1] + 0.5) > 1 << 31):
         raise reader.error("the t of an Index leaves 32 bits")
     return indexes.astype(np.int32)
+
+
+@functools.lru_cache(maxsize=256)
+def _few_of_steps(steps: bytes) -> np.ndarray | None:
+    """The Indexes of so many short forms: most examples of a table have the same few. None where
+    other bytes are among them."""
+    found = np.frombuffer(steps, "i1")
+    if np.any((found >= _NEAR) | (found <= -_NEAR)):
+        return None
+    indexes = np.zeros((len(found), 3), np.int32)
+    np.cumsum(found, out=indexes[:, 1])
+    return indexes
 
 
 def _read_long(reader: Reader, indexes: np.ndarray) -> int:
@@ -128,7 +146,7 @@ def _read_short(reader: Reader, indexes: np.ndarray, before: np.ndarray) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _few_to_binary(indexes: bytes) -> bytes:
-    """The same for the bytes of an array: most examples of a table have the same few Indexes."""
+    """`_to_binary` for bytes of an array: most examples of a table have the same few Indexes."""
     return _to_binary(np.frombuffer(indexes, np.int32).reshape(-1, 3))
 
 

@@ -57,6 +57,15 @@ def test_indexes_come_back(binary, indexes):
     assert reader.at_end()
 
 
+def test_indexes_that_were_read_are_changed_alone():
+    """Equal bytes are parsed once."""
+    array = np.array([[0, t, 0] for t in range(-3, 5)], np.int32)
+    data = bytes_of(True, lambda w: write_indexes(w, array))
+    first = read_indexes(Reader(data))
+    first += 1
+    np.testing.assert_array_equal(read_indexes(Reader(data)), array)
+
+
 def test_many_indexes_in_long_and_short_runs():
     n, t = np.meshgrid(np.arange(40), np.arange(-20, 20), indexing="ij")
     by_n = np.stack([n.ravel(), t.ravel(), 0 * n.ravel()], axis=1).astype(np.int32)
