@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import time
 
 from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError
@@ -33,6 +34,8 @@ from .experiment import keep_settings, make_folder
 from .nnet3_data import make_examples, make_network
 from .nnet3_options import RecipeOptions
 
+_DRAWN_EVERY = 20.0
+"""Seconds between two pictures of a history: drawing one takes as long as a small epoch."""
 _STATS_MINIBATCHES = 50
 """Of the training, from which a mean of networks gets its statistics."""
 
@@ -144,6 +147,7 @@ class _Epochs(EpochTraining):
         trainer = NnetTrainer(options.trainer(), nnet, recipe.place, options.seed, recipe.log)
         super().__init__(trainer, store, options.dir, options, recipe.log, recipe.progress)
         self._recipe = recipe
+        self._drawn = time.monotonic()
 
     def begin_epoch(self, share: float) -> None:
         """See `EpochTraining`."""
@@ -164,6 +168,11 @@ class _Epochs(EpochTraining):
 
     def end_epoch(self) -> None:
         """See `EpochTraining`."""
+        now = time.monotonic()
+        is_last = len(self.history.rows) >= self._options.epochs
+        if not is_last and now - self._drawn < _DRAWN_EVERY:
+            return
+        self._drawn = now
         try:
             self.history.plot(self.path("history.png"))
         except OpscopeError as error:

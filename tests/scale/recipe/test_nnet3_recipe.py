@@ -16,12 +16,14 @@ from click.testing import CliRunner
 
 import opscope
 from opscope.framework.base.errors import AttributeTypeError, FormatError, SaveError, ShapeError
+from opscope.framework.training.history import History
 from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.egs import epochs
 from opscope.nnet3.egs.epochs import EpochTraining
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.training import NnetTrainer
 from opscope.python_api.cli.main import main
+from opscope.scale.recipe import nnet3
 from opscope.scale.recipe.nnet3 import Nnet3Recipe
 from opscope.scale.recipe.nnet3_options import RecipeOptions
 
@@ -81,6 +83,15 @@ def test_a_whole_training(data):
     assert Nnet.read("exp/final.raw").components["tdnn1.batchnorm"].count > 0
     result = CliRunner().invoke(main, ["nnet3", "train", *arguments, "--average-last=2"])
     assert "final.raw is there already" in result.stderr
+
+
+@pytest.mark.parametrize(("seconds", "pictures"), [(20.0, 1), (0.0, 3)])
+def test_small_epochs_share_a_picture(data, monkeypatch, seconds, pictures):
+    drawn = []
+    monkeypatch.setattr(nnet3, "_DRAWN_EVERY", seconds)
+    monkeypatch.setattr(History, "plot", lambda self, path: drawn.append(len(self.rows)))
+    recipe(data).run()
+    assert drawn == [1, 2, 3][-pictures:]
 
 
 @pytest.mark.parametrize("options", [{}, {"backstitch_training_scale": 0.3}])
