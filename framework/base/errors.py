@@ -231,15 +231,36 @@ def near_names(name: str, names: Iterable[str], left: list[int] | None = None) -
         known = heapq.nlargest(_MOST_COMPARED, known, lambda word: _equal_ends(given, word))
     if left is not None:
         left[0] -= len(first) + _COMPARISON * len(known)
-    close = difflib.get_close_matches(given, known, n=3, cutoff=0.6)
+    close = _close(given, known)
     if not close:
         # Reversed: where names differ only in case, the first one wins.
         spelt = {word.lower(): word for word in reversed(known)}
-        near = difflib.get_close_matches(given.lower(), spelt, n=3, cutoff=0.6)
-        close = [spelt[word] for word in near]
+        close = [spelt[word] for word in _close(given.lower(), spelt)]
     if not close and len(given) >= _SHORTEST_BEGINNING:
         close = sorted((w for w in first if w.lower().startswith(given.lower())), key=len)[:3]
     return close
+
+
+def _close(given: str, words: Iterable[str]) -> list[str]:
+    """The words that `difflib` finds near, without its search for most of those that are not.
+
+    It adds up parts that stand in both words in the same order: no more characters than the longest
+    common subsequence has, whose length takes one pass over a word (Hyyrö 2004).
+    """
+    masks: dict[str, int] = {}
+    for place, letter in enumerate(given):
+        masks[letter] = masks.get(letter, 0) | 1 << place
+    whole = (1 << len(given)) - 1
+
+    def may_be(word: str) -> bool:
+        unmatched = whole
+        for letter in word:
+            found = unmatched & masks.get(letter, 0)
+            unmatched = ((unmatched + found) | (unmatched - found)) & whole
+        common = len(given) - unmatched.bit_count()
+        return 10 * common >= 3 * (len(given) + len(word))  # 2 common / (both lengths) >= 0.6
+
+    return difflib.get_close_matches(given, filter(may_be, words), n=3, cutoff=0.6)
 
 
 def spelled(typed: str, names: Iterable[str]) -> str:
