@@ -90,10 +90,6 @@ def build(compiler: Compiler, target: Path) -> None:
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = [str(made) for made in pool.map(compile_one, jobs) if made is not None]
-        if left_out:
-            listed = "\n  ".join(sorted(left_out))
-            told = f"the native library lacks what did not compile:\n  {listed}"
-            warnings.warn(told, stacklevel=2)
         version, linked = scratch / "version.c", scratch / target.name
         text = f'const char opscope_version[] = "{units.digest()}";\n'
         version.write_text(text, encoding="utf-8")
@@ -103,6 +99,11 @@ def build(compiler: Compiler, target: Path) -> None:
         new = target.with_suffix(".new")
         shutil.copy(linked, new)
         new.replace(target)
+    # Last: a warning may be an error, and the library serves nevertheless.
+    if left_out:
+        listed = "\n  ".join(sorted(left_out))
+        told = f"the native library lacks what did not compile:\n  {listed}"
+        warnings.warn(told, stacklevel=2)
 
 
 def _reason(printed: str) -> str:
