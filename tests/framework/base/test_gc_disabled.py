@@ -1,7 +1,8 @@
 """The block without garbage collection leaves things as they were."""
 
 import gc
-import weakref
+import subprocess
+import sys
 
 import pytest
 
@@ -37,17 +38,58 @@ def test_collection_goes_on_as_before(on):
         (gc.enable if before else gc.disable)()
 
 
-def test_many_objects_go_to_the_oldest_generation(many):
-    gc.unfreeze()
-    gc.collect()
+def run(text):
+    """Run statements in a process of their own, in which few objects are searched."""
+    text = f"import gc, weakref\nfrom {module.__name__} import gc_disabled\n" + text
+    text += "\n"
+    subprocess.run([sys.executable, "-P", "-c", text], check=True)
+
+
+CIRCLES = """
+import opscope.framework.base.python.gc_disabled as module
+module._MANY = 1000
+
+class Circle:
+    def __init__(self):
+        self.own = self
+"""
+
+
+def test_many_objects_go_to_the_oldest_generation():
+    run(
+        CIRCLES
+        + """
+with gc_disabled():
+    made = [Circle() for _ in range(2000)]
+assert gc.get_count()[0] < 1000
+last = weakref.ref(made.pop())
+gc.collect(0)
+assert last() is not None
+gc.collect()
+assert last() is None
+"""
+    )
+
+
+def test_garbage_of_a_program_does_not_grow_with_its_blocks():
+    """Few objects are made between the blocks, too few for Python to search all by itself."""
+    run(
+        CIRCLES
+        + """
+garbage = []
+for number in range(200):
+    garbage.append(weakref.ref(Circle()))
+    made = None
     with gc_disabled():
-        made = [Circle() for _ in range(2000)]
-    assert gc.get_count()[0] < 1000
-    last = weakref.ref(made.pop())
-    gc.collect(0)
-    assert last() is not None
-    gc.collect()
-    assert last() is None
+        made = [[] for _ in range(2000)]
+        del made[1500:]
+present = len(gc.get_objects())
+blocks = present // 1500 + 2  # of which as many objects are moved as there are
+left = sum(one() is not None for one in garbage)
+assert left <= 2 * blocks < 150, (left, blocks)
+assert gc.get_stats()[2]["collections"] <= 200 * 2000 // (present // 2)
+"""
+    )
 
 
 def test_what_was_frozen_stays_so(many):
