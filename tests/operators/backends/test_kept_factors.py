@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import opscope
+from native_calls import calls_noted
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.fusion import team
 from opscope.framework.ir.desc import PARAMETER, make_var
@@ -20,7 +21,6 @@ from opscope.framework.runtime.hooks import Hook
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.framework.runtime.plans import kept_factors
 from opscope.operators.backends.products import packed_gemm
-from opscope.operators.direct.images import Work
 
 pytestmark = pytest.mark.skipif(
     team.library() is None or packed_gemm.library() is None, reason="there is no native library"
@@ -370,14 +370,7 @@ def test_a_fold_of_a_batch_norm_stays_until_one_of_its_arrays_changes() -> None:
 def test_a_fold_of_groups_settles_their_channels_once(
     groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    added: list[str] = []
-    add = Work.add
-
-    def noted(work: Work, file: str, name: str, *given: Any, **fields: Any) -> None:
-        added.append(name)
-        add(work, file, name, *given, **fields)
-
-    monkeypatch.setattr(Work, "add", noted)
+    added = calls_noted(monkeypatch)
     one = Folded(groups)
     one.check()
     if "scale" not in one.kept():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import opscope
+from native_calls import calls_noted
 from opscope import NetBuilder
 from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.context import OpContext
@@ -18,7 +19,6 @@ from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.op_list import OpNode
 from opscope.framework.ir.operation import Operator
 from opscope.framework.ir.registry import lookup
-from opscope.operators.direct.images import Work
 from opscope.testing.op_runner import Bench, poisoned
 
 with_compiler = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
@@ -191,14 +191,7 @@ def test_images_of_few_pixels_are_read_as_they_lie(
     padding: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gradients by weights: a whole batch is one image, copied for its padding alone."""
-    added: list[str] = []
-    add = Work.add
-
-    def noted(work: Work, file: str, name: str, *given: Any, **fields: Any) -> None:
-        added.append(name)
-        add(work, file, name, *given, **fields)
-
-    monkeypatch.setattr(Work, "add", noted)
+    added = calls_noted(monkeypatch)
     rng = np.random.default_rng(padding)
     for kernel, step in ((1, 1), (1, 2), (2, 1)):
         attrs = {"padding": [padding], "stride": [step]}

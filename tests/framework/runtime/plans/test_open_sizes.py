@@ -90,6 +90,10 @@ def test_what_is_left_open() -> None:
         assert found[0] == [((rows, 3), FLOAT), ((rows * 3 // 2,), FLOAT)]
         levels = {name: [one.tolist() for one in own] for name, own in found[1].items()}
         assert levels == {"y": [list(range(0, 3 * rows + 1, 3))], "z": [[0, 4]]}
+    # Sizes are Python's integers: a count beyond 64 bits is no smaller number.
+    found = sizes.specs({**known, "x": ((1 << 63, 6), FLOAT)})
+    assert found is not None
+    assert found[0] == [((1 << 63, 3), FLOAT), ((3 << 62,), FLOAT)]
     others: list[Any] = [
         ((1, 6), FLOAT),
         ((5, 7), FLOAT),
