@@ -26,16 +26,13 @@ static void sink(const float *scores, word *heap, word size, word at, word box) 
   heap[at] = box;
 }
 
-/* The corners of the boxes, the lower of each side first. */
+/* The corners of the boxes, the lower of each side first; a box of a negative size has none. */
 static void take_corners(struct best_boxes *a) {
   for (word box = 0; box < a->count; box++)
     for (int side = 0; side < 2; side++) {
-      const float *own = a->boxes + 4 * box + side;
-      const float half = own[2] / 2;
-      const float one = a->centered ? own[0] - half : own[0];
-      const float other = a->centered ? own[0] + half : own[2];
-      a->corners[4 * box + side] = lesser(one, other);
-      a->corners[4 * box + 2 + side] = greater(one, other);
+      const float *own = a->boxes + 4 * box + side, half = own[2] / 2;
+      a->corners[4 * box + side] = a->centered ? own[0] - half : lesser(own[0], own[2]);
+      a->corners[4 * box + 2 + side] = a->centered ? own[0] + half : greater(own[0], own[2]);
     }
 }
 
@@ -58,7 +55,8 @@ static word take_best(const struct best_boxes *a, const float *scores, word *bes
         const float tall = lesser(own[BOTTOM], line[BOTTOM][j]) - greater(own[TOP], line[TOP][j]);
         const float wide = lesser(own[RIGHT], line[RIGHT][j]) - greater(own[LEFT], line[LEFT][j]);
         const float common = greater(tall, 0) * greater(wide, 0);
-        clashes |= !(common <= bound * (area + line[AREA][j] - common));
+        /* of NaN and infinite boxes the share is NaN: they neither clash nor are in the way */
+        clashes |= common / (area + line[AREA][j] - common) > bound;
       }
     if (!clashes) {
       for (int side = 0; side < AREA; side++) line[side][kept] = own[side];

@@ -11,6 +11,7 @@ from opscope import NetBuilder, Scope, to_onnx
 from opscope.bridges.inference.form import ExportError
 from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
+from opscope.bridges.onnx.importing.kinds import selection
 from opscope.bridges.onnx.importing.model import model_of_bytes
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -89,3 +90,48 @@ def test_a_factor_that_leaves_a_size_means_the_same_in_a_file(
     (found,) = session_of(str(path)).run(None, {"x": drawn})
     (wanted,) = b.predict({"x": drawn}, fetch=out, scope=Scope()).values()
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+ODD = (np.nan, np.inf, -np.inf, 0, -0.0, 3e38, 1e-30)
+
+
+@pytest.mark.parametrize("native_library", [True, False])
+@pytest.mark.parametrize("centered", [0, 1])
+def test_boxes_of_any_numbers_are_chosen_as_onnxruntime_does(
+    centered: int, native_library: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also boxes without an area, of NaN and infinite places, and overlaps at the threshold."""
+    if not native_library:
+        monkeypatch.setattr(selection.native, "load", lambda name: None)
+    monkeypatch.setattr(selection, "_PLACES", 12)  # a few classes at once
+    g = Graph("g")
+    inputs = [g.input("boxes", np.float32, [None, None, 4])]
+    inputs.append(g.input("scores", np.float32, [None, None, None]))
+    inputs += [g.input("most", np.int64, [1]), g.input("overlap", np.float32, [1])]
+    inputs.append(g.input("least", np.float32, [1]))
+    g.output(g.node("NonMaxSuppression", inputs, "z", center_point_box=centered), np.int64)
+    data = model_bytes(g)
+    session, model = session_of(data), model_of_bytes(data)
+    rng = np.random.default_rng(centered)
+    for number in range(120):
+        batch, classes, count = (int(n) for n in rng.integers((1, 1, 0), (3, 5, 14)))
+        places = rng.integers(0, 5, (batch, count, 4))  # overlaps of 1/2, 1/3, 1
+        if number % 3 == 0:
+            places = rng.normal(size=(batch, count, 4))
+        boxes = places.astype(np.float32)
+        if number % 2:
+            boxes[rng.random(boxes.shape) < 0.1] = rng.choice(np.float32(ODD))
+        scores = rng.permutation(classes * batch * count).reshape(batch, classes, count)
+        feed = {
+            "boxes": boxes,
+            "scores": scores.astype(np.float32) + (0 if number % 4 else 1),
+            "most": np.array([rng.integers(0, 7)]),
+            "overlap": np.array([rng.choice([0, 0.3, 1 / 3, 0.5, 0.7, 1])], np.float32),
+            "least": np.array([rng.choice([0, 2, -np.inf])], np.float32),
+        }
+        (wanted,) = session.run(None, feed)
+        (found,) = model.run(feed).values()
+        np.testing.assert_array_equal(found, wanted, err_msg=str(feed))
+    for overlap in (-0.1, 1.5, np.nan):
+        with pytest.raises(Exception, match="iou_threshold"):
+            model.run(feed | {"overlap": np.array([overlap], np.float32)})

@@ -16,6 +16,8 @@ from .linear import in_floats
 _TOGETHER = 64
 """Boxes that are compared with those before them at once: most of what is kept is among the best
 few hundred of thousands."""
+_PLACES = 1 << 20
+"""Places for boxes that are kept at once: of as many classes as these serve."""
 
 
 @lowers("Gather")
@@ -244,6 +246,8 @@ def _suppress(
     count = 0 if most is None else int(np.asarray(most).reshape(-1)[0])
     bound = 0.0 if overlap is None else float(np.asarray(overlap).reshape(-1)[0])
     floor = None if least is None else float(np.asarray(least).reshape(-1)[0])
+    if not 0 <= bound <= 1:
+        n.fail(f"iou_threshold is {bound}, and shall lie in [0, 1]")
     centered = bool(n.attr("center_point_box", 0))
     limits = count, bound, floor
     chosen = [np.zeros((0, 3), np.int64)]
@@ -260,10 +264,12 @@ def _suppress(
 
 
 def _corners(boxes: np.ndarray, centered: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The corners of boxes, the lower of each side first; a box of a negative size has none."""
     first, last = boxes[:, :2], boxes[:, 2:]
-    if centered:
-        first, last = first - last / 2, first + last / 2
-    return np.minimum(first, last), np.maximum(first, last)
+    with np.errstate(all="ignore"):
+        if centered:
+            return first - last / 2, first + last / 2
+        return np.minimum(first, last), np.maximum(first, last)
 
 
 def _best_of_all(
@@ -280,15 +286,20 @@ def _best_of_all(
         return None
     classes, count = scores.shape
     most = max(0, min(most, count))
-    kept, found = np.empty((classes, most), np.int64), np.empty(classes, np.int64)
-    fields = {"classes": classes, "count": count, "most": most, "centered": centered}
-    fields |= {"kept": kept, "found": found, "heap": np.empty(count, np.int64)}
-    fields |= {"corners": np.empty((count, 4), np.float32)}
-    fields |= {"boxes": np.ascontiguousarray(boxes), "scores": np.ascontiguousarray(scores)}
-    fields |= {"limited": floor is not None, "least_score": 0.0 if floor is None else floor}
+    heap, corners = np.empty(count, np.int64), np.empty((count, 4), np.float32)
     sides = np.empty((5, most), np.float32)
-    bind(library, "best_boxes", bound=bound, sides=sides, **fields).run()
-    return [line[:size] for line, size in zip(kept, found.tolist(), strict=True)]
+    common = {"count": count, "most": most, "centered": centered, "bound": bound}
+    common |= {"heap": heap, "corners": corners, "sides": sides}
+    common |= {"limited": floor is not None, "least_score": 0.0 if floor is None else floor}
+    boxes, scores = np.ascontiguousarray(boxes), np.ascontiguousarray(scores)
+    together = max(_PLACES // max(most, 1), 1)
+    chosen: list[np.ndarray] = []
+    for lines in np.split(scores, range(together, classes, together)):
+        kept, found = np.empty((len(lines), most), np.int64), np.empty(len(lines), np.int64)
+        fields = {"classes": len(lines), "boxes": boxes, "scores": lines}
+        bind(library, "best_boxes", kept=kept, found=found, **fields, **common).run()
+        chosen += [line[:size].copy() for line, size in zip(kept, found.tolist(), strict=True)]
+    return chosen
 
 
 def _kept(
@@ -303,14 +314,17 @@ def _kept(
     order = np.arange(len(scores)) if floor is None else np.flatnonzero(scores > floor)
     order = order[np.argsort(-scores[order], kind="stable")]
     (top, left), (bottom, right) = low[order].T.copy(), high[order].T.copy()
-    areas = (bottom - top) * (right - left)
+    with np.errstate(all="ignore"):
+        areas = (bottom - top) * (right - left)
 
+    @np.errstate(all="ignore")
     def overlap(ours: np.ndarray, others: np.ndarray) -> np.ndarray:
         first = ours[:, None]
         tall = np.minimum(bottom[first], bottom[others]) - np.maximum(top[first], top[others])
         wide = np.minimum(right[first], right[others]) - np.maximum(left[first], left[others])
         common = np.maximum(tall, 0) * np.maximum(wide, 0)
-        return ~(common <= bound * (areas[first] + areas[others] - common))
+        # Of NaN and infinite boxes the share is NaN: they neither clash nor are in the way.
+        return common / (areas[first] + areas[others] - common) > bound
 
     kept: list[int] = []
     for begin in range(0, len(order), _TOGETHER):
