@@ -428,15 +428,17 @@ static void part_of(const struct product_tiles *b, word r0, word r1, word p0, wo
   if (configured) release();
 }
 
-EXPORT(product_tiles)(const struct product_tiles *b, word t, word threads) {
+EXPORT(product_tiles)(const struct product_tiles *b, word t, word parts) {
   const word m = b->m, panels = (b->n + 31) / 32, high = (m + 31) / 32;
-  /* Rows to each thread, else columns. Where one has just packed its panels they are in its cache,
-     and few rows take less long to split again than the others' panels to get. */
-  if (m >= ROWS * threads && (b->fresh && TERMS == 3 ? m >= 2 * b->n : 2 * m >= b->n))
-    part_of(b, least(high * t / threads * 32, m), least(high * (t + 1) / threads * 32, m), 0,
-            panels);
-  else
-    part_of(b, 0, m, panels * t / threads, panels * (t + 1) / threads);
+  /* Parts are a grid. Each splits its rows again, so these are cut first, as long as a block is left
+     to each; the parts of a thread have the columns in common. Where a thread has just packed its
+     panels they are in its cache, and rows of three terms take less long to split again than the
+     others' panels to get. */
+  word down = TERMS == 3 && (b->fresh ? m < 2 * b->n : 2 * m < b->n) ? 1 : parts;
+  while (down > 1 && (parts % down || m < ROWS * down)) down--;
+  const word across = parts / down, row = t % down, column = t / down;
+  part_of(b, high * row / down * 32, least(high * (row + 1) / down * 32, m),
+          panels * column / across, panels * (column + 1) / across);
 }
 
 /* a block of rows of several; see framework/fusion/rows/row_blocks.py */

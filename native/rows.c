@@ -265,7 +265,7 @@ EXPORT(moments)(const struct moments *a, word t, word parts) {
     T *plain = a->sums + 2 * n * block, *along = plain + n;
     memset(plain, 0, 2 * n * sizeof(T));
     for (word i = a->rows * block / blocks; i < a->rows * (block + 1) / blocks; i++) {
-      const T *x = a->x + i * n, *y = a->y + i * n;
+      const T *x = a->x + i * a->x_step, *y = a->y + i * a->y_step;
 #pragma omp simd
       for (word j = 0; j < n; j++) {
         plain[j] += x[j];

@@ -17,6 +17,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
 from ...operators.backends import rows
 from ...operators.base.blocks import blocks_across, blocks_of, whole_blocks
+from ...operators.base.calls import lies_in_rows
 from ...operators.base.fused import called, fused
 from .base.checks import check_block
 from .base.component import Component, KeepsDim, Properties
@@ -314,7 +315,9 @@ def native_batch_norm(k: KernelArgs) -> Call | None:
     """With the sums of columns in C, which threads share."""
     x = k["x"]
     (mean, uvar, scale) = _memo(k)
-    if rows.library() is None or not x.size or not rows.suits(x.dtype, x, mean, uvar, scale):
+    if rows.library() is None or not x.size or not rows.suits(x.dtype, mean, uvar, scale):
+        return None
+    if not lies_in_rows(x):
         return None
     share = k.attrs["block"] / x.size
     sums = rows.call(*rows.moments(x, x, (mean, uvar), (share, share)))
@@ -370,7 +373,9 @@ def native_batch_norm_grad(k: KernelArgs) -> Call | None:
     out = k["out"]
     grad = k["out_grad"]
     width = k.attrs["block"]
-    if rows.library() is None or not out.size or not rows.suits(out.dtype, out, grad):
+    if rows.library() is None or not out.size or out.dtype != grad.dtype:
+        return None
+    if not lies_in_rows(out) or not lies_in_rows(grad):
         return None
     mean, slope = (k.scratch((width,), out.dtype) for _ in range(2))
     share = width / out.size

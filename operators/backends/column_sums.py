@@ -10,8 +10,8 @@ from typing import Any
 
 from ...framework.fusion import team
 from ...framework.fusion.compiled import native
-from ...framework.fusion.compiled.arguments import is_host_array
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ..base.calls import lies_in_rows
 from ..linear import matmul
 
 _SMALL = 1 << 14
@@ -27,15 +27,7 @@ def small_sum(k: KernelArgs, grad: Any, target: Any, *, multiply: matmul.Product
 
 def sum_of_rows(k: KernelArgs, grad: Any, target: Any) -> Call:
     """A call for target = grad summed over its rows, which a team can run; see `matmul`."""
-    size = grad.itemsize
-    suited = (
-        is_host_array(grad)
-        and grad.dtype == target.dtype
-        and target.flags.c_contiguous
-        and (grad.shape[1] == 1 or grad.strides[1] == size)
-        and grad.strides[0] % size == 0
-        and grad.flags.aligned
-    )
+    suited = lies_in_rows(grad) and grad.dtype == target.dtype and target.flags.c_contiguous
     if not suited or native.typed("column_sums", grad.dtype) is None:
         return matmul.sum_of_rows(k, grad, target)
     rows, columns = grad.shape

@@ -61,7 +61,8 @@ def moments(
     sizes alone.
 
     Args:
-        x, y: [N, D], see `suits`. results: [W] both; columns W apart are added up; D is B times W.
+        x, y: [N, D], see `lies_in_rows`. results: [W] both, see `suits`; columns W apart are added
+            up; D is B times W.
     """
     blocks = max(min(len(x) // _ROWS, _MOST), 1)
     sums = np.empty((blocks, 2, x.shape[1]), x.dtype)

@@ -22,6 +22,15 @@ def is_whole(array: Any) -> bool:
     return is_host_array(array) and array.flags.c_contiguous and array.flags.aligned
 
 
+def lies_in_rows(array: Any) -> bool:
+    """Whether C functions take a matrix by the distance of its rows: of NumPy, aligned, the
+    elements of a row side by side."""
+    if not is_host_array(array) or not array.flags.aligned:
+        return False
+    size = array.itemsize
+    return (array.shape[1] == 1 or array.strides[1] == size) and array.strides[0] % size == 0
+
+
 def copying(xp: Any, source: Any, target: Any) -> Call | None:
     """A call that copies, broadcasts and casts; None where both are the same memory."""
     if same_memory(source, target):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from ctypes import CFUNCTYPE, c_int64, c_void_p
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +14,7 @@ import opscope
 from kaldi_data import need
 from opscope import NetBuilder, OpContext, OpscopeError, Scope
 from opscope.framework.base.cpu.threads import threads_set
+from opscope.framework.fusion import team
 from opscope.framework.runtime.plans import memory
 from opscope.operators.backends.bfloat16 import bf16
 from opscope.operators.backends.products import mkl
@@ -64,6 +67,34 @@ def test_the_product_of_what_ml_dtypes_rounds(
     np.testing.assert_allclose(out, 1.5 * want + bias, rtol=1e-5, atol=1e-4)
     np.testing.assert_array_equal(whole[:, :3], borders[0])
     np.testing.assert_array_equal(whole[:, 3 + n :], borders[1])
+
+
+@pytest.mark.usefixtures("by")
+@pytest.mark.parametrize(
+    "m, k, n", [(600, 70, 40), (513, 1100, 300), (40, 33, 600), (2100, 20, 33)]
+)
+@pytest.mark.parametrize("left", [np.ascontiguousarray, np.asfortranarray])
+def test_any_number_of_parts_gives_the_same_bits(
+    m: int, k: int, n: int, left: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    a, b, whole = left(made(m, k)), made(k, n, seed=1), made(m + 2, n + 8, seed=3)
+    found = []
+    for count in (1, 2, 3, 6, 8, 16, 128):
+        into = whole.copy()
+        task = team.task_of(bf16.product(np, a, b, into[1:-1, 3 : 3 + n]))
+        assert task is not None
+        for function, argument in task.items:
+            part = CFUNCTYPE(None, c_void_p, c_int64, c_int64)(function)
+            for number in reversed(range(count)):  # the order must not matter
+                part(argument, number, count)
+        found.append(into)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+    np.testing.assert_allclose(
+        found[0][1:-1, 3 : 3 + n], rounded(a) @ rounded(b), rtol=1e-5, atol=2e-4
+    )
+    found[0][1:-1, 3 : 3 + n] = whole[1:-1, 3 : 3 + n]
+    np.testing.assert_array_equal(found[0], whole)  # nothing else was written
 
 
 @pytest.mark.usefixtures("by")
