@@ -247,6 +247,23 @@ class Lowering:
         self.variables.array(name, (s.rows, s.cols), np.dtype(c.storage))
         attrs = {"range": float(c.alpha), "dtype": np.dtype(c.storage)}
         self._from(self.names[c.target], "nnet3.compress", name, **attrs)
+        self._move_last_to_writer({self.names[number] for number, _ in self.compressed[s.matrix]})
+
+    def _move_last_to_writer(self, names: set[str]) -> None:
+        """Put the last operator right after the one that last wrote one of these variables.
+
+        What comes between them only reads: the matrix is in the cache still, and an operator that
+        is now the last to read it may have its memory.
+        """
+        last = self.ops.pop()
+        at = len(self.ops)
+        while at and names.isdisjoint(self.ops[at - 1].output_names()):
+            at -= 1
+        self.ops.insert(at, last)
+        number = len(self.starts)
+        while number and self.starts[number - 1] >= at:
+            number -= 1
+            self.starts[number] += 1
 
     def _decompress(self, c: Command) -> None:
         """A new variable, so that the memory of the old one is free in between."""

@@ -14,6 +14,7 @@ from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation
 from opscope.nnet3.lower.command_dialect import to_desc
 from opscope.nnet3.lower.commands import lower_computation
+from opscope.nnet3.lower.spans import lower_with_spans
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.network.simple_request import simple_request
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, optimize
@@ -372,6 +373,22 @@ def test_compression():
     assert_same(computed(rough, nnet), wanted, 2e-3)
     off = optimize(plain, OptimizeOptions(memory_compression_level=0))
     assert "CompressMatrix" not in types(off)
+
+
+def test_a_matrix_is_compressed_right_after_the_operator_that_wrote_it():
+    rows = " ".join(f"0,{t},0" for t in range(6))
+    request = f"input input {rows}\noutput output has_deriv=1 {rows}\nneed_model_derivative=1\n"
+    _, plain = compiled(RELU, request)
+    net, spans = lower_with_spans(optimize(plain, OptimizeOptions(), check=True))
+    written = [op.type for op in net.ops]
+    at = written.index("nnet3.compress")
+    assert written[at - 1 : at + 2] == ["relu", "nnet3.compress", "nnet3.batch_norm"]
+    # Each operator still belongs to one command: this one to that of the rectifier.
+    assert [n for begin, end in spans.ranges for n in range(begin, end)] == list(
+        range(len(net.ops))
+    )
+    (own,) = [one for one in spans.ranges if one[0] <= at < one[1]]
+    assert "relu" in written[slice(*own)]
 
 
 def test_an_input_that_is_written_over_keeps_its_value():
