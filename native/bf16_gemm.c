@@ -101,7 +101,7 @@ static void block(word rows, word inner, const char *a, const char *p, float *c,
 #else
 /* Vectors are multiplied as fast with a panel from L2 as from L1, so pieces are as long as the sums of
    a tile need the fewest passes through memory. */
-enum { ROWS = 128, WIDE = 32, INNER = 32, PRODUCTS = 2, HIGH = 8 };
+enum { ROWS = 128, WIDE = 32, INNER = 32, PRODUCTS = 2, HIGH = 8, AHEAD = 4 };
 enum { DEEP = 1024, BROAD = 1024 };
 
 static word granted(void) { return 1; }
@@ -121,7 +121,10 @@ INLINE void rows_of(const int high, word inner, const char *a, const char *p, fl
       __builtin_prefetch(c + i * ldc + v * 16, 1);
       if (from && from != c) __builtin_prefetch(from + i * step + v * 16);
     }
-  for (; inner > 0; inner -= 32, a += CHUNK, p += CHUNK)
+  for (; inner > 0; inner -= 32, a += CHUNK, p += CHUNK) {
+    /* Eight lines of every 32 are no stream that processors follow. */
+#pragma GCC unroll 8
+    for (int i = 0; i < high; i++) __builtin_prefetch(a + AHEAD * CHUNK + i * 64);
     for (int pair = 0; pair < least(inner, 16); pair++) {
       const __m512bh left = (__m512bh)_mm512_load_si512(p + pair * 64);
       const __m512bh right = (__m512bh)_mm512_load_si512(p + TILE + pair * 64);
@@ -134,6 +137,7 @@ INLINE void rows_of(const int high, word inner, const char *a, const char *p, fl
         s[i][1] = _mm512_dpbf16_ps(s[i][1], x, right);
       }
     }
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < high; i++)
 #pragma GCC unroll 2
@@ -354,15 +358,19 @@ static void edge(word rows, word cols, word inner, const char *a, const char *p,
   for (word i = 0; i < rows; i++) memcpy(c + i * ldc, whole + i * 32, cols * sizeof(float));
 }
 
-/* The tiles of the first factor beforehand, for threads that take columns each. Behind them there
-   is for each whether one of its numbers is unusual. The argument is that of the product. */
+/* The tiles of the first factor beforehand, for threads that take columns each, and for several
+   products of one factor. Behind them there is for each whether one of its numbers is unusual. The
+   argument is that of the product. */
 EXPORT(split_tiles)(const struct product_tiles *b, word t, word threads) {
-  const word m = b->m, k = b->k, chunks = (k + 31) / 32, units = (m + 31) / 32 * chunks;
+  const word m = b->m, k = b->k, chunks = (k + 31) / 32, high = (m + 31) / 32;
+  const word units = high * chunks;
   word *unusual = (word *)(b->tiles + units * CHUNK);
   for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
-    const word r = u / chunks * 32, c = u % chunks;
-    unusual[u] = split_rows(r, least(r + 32, m), c, c + 1, k, b->a, b->a_down, b->a_right,
-                            b->tiles + u * CHUNK);
+    const word across = b->a_right == 1;  /* along what lies side by side */
+    const word i = across ? u / chunks : u % high, c = across ? u % chunks : u / high;
+    const word to = i * chunks + c, r = i * 32;
+    unusual[to] = split_rows(r, least(r + 32, m), c, c + 1, k, b->a, b->a_down, b->a_right,
+                             b->tiles + to * CHUNK);
   }
 }
 

@@ -14,7 +14,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.backends.products.product_kernels import register_product_kernels
-from ...operators.linear.matmul import Product, product
+from ...operators.linear.matmul import Product, of_one_factor, product
 
 _SOURCE = "Kaldi: nnet3/nnet-computation.h, kCopyRows and kPropagate"
 _NO_GRADIENT = "lowering makes it, and its gradient"
@@ -99,6 +99,7 @@ def bind_spliced_weight_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.spliced_weight_grad` on top of a product of two matrices."""
     parts = k.list("x")
     grad = k["out_grad"]
+    product = of_one_factor(product)
     blocks = column_blocks(k["w_grad"], [part.shape[1] for part in parts])
     return in_order(
         *(product(k.xp, grad.T, part, block) for part, block in zip(parts, blocks, strict=True))
@@ -148,6 +149,7 @@ def spliced_input_grad_shape(s: ShapeArgs) -> None:
 def bind_spliced_input_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.spliced_input_grad` on top of a product of two matrices."""
     grad = k["out_grad"]
+    product = of_one_factor(product)
     targets = k.list("x_grad")
     first = k.attrs["first"]
     w = k["w"]

@@ -18,6 +18,15 @@ from ..base.calls import row_sums, stacked
 
 Product = Callable[..., Call]
 """Something called as `product` below."""
+OF_ONE_FACTOR: dict[Product, Callable[[], Product]] = {}
+"""Products of libraries that convert factors -> what makes one that converts the first once."""
+
+
+def of_one_factor(product: Product) -> Product:
+    """The product for several with one first factor, which nothing writes to in between."""
+    make = OF_ONE_FACTOR.get(product)
+    return product if make is None else make()
+
 
 _left_rows = rows_of("x", but=("y", "w", "b"), rank=2)
 

@@ -16,7 +16,8 @@ whole matrices, and what follows a product takes its rows from the cache.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +25,11 @@ from ....framework.base.errors import DeviceError
 from ....framework.fusion.compiled import native
 from ....framework.ir.kernel_args import Call, KernelArgs
 from ....framework.ir.registry import Kernel
+from ...linear.matmul import OF_ONE_FACTOR, Product
 from ..products import blas, mkl, parts
+
+if TYPE_CHECKING:
+    from .bf16_products import Tiles
 
 LEAST = 16
 """Rows, columns and summands from which rounding both factors first is worth it."""
@@ -42,9 +47,21 @@ def missing() -> str:
 
 
 def product(
-    xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
+    xp: Any,
+    a: Any,
+    b: Any,
+    out: Any,
+    *,
+    alpha: float = 1.0,
+    bias: Any = None,
+    by: Any = None,
+    shared: Tiles | None = None,
 ) -> Call:
-    """See `matmul.product`; small and empty sizes and unusual strides are served in float32."""
+    """See `matmul.product`; small and empty sizes and unusual strides are served in float32.
+
+    Args:
+        shared: of products that `of_one_factor` has made.
+    """
     arrays = a, b, out
     how = None
     if min(*out.shape, a.shape[1]) >= LEAST and (bias is None or by is None):
@@ -55,7 +72,16 @@ def product(
     factors = alpha, 0.0 if bias is None and by is None else 1.0
     from . import bf16_gemm, bf16_products
 
-    return bf16_products.by_terms(bf16_gemm.ONE, arrays, how, factors, bias)
+    return bf16_products.by_terms(bf16_gemm.ONE, arrays, how, factors, bias, shared)
+
+
+def _of_one_factor() -> Product:
+    from .bf16_products import Tiles
+
+    return partial(product, shared=Tiles())
+
+
+OF_ONE_FACTOR[product] = _of_one_factor
 
 
 def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:

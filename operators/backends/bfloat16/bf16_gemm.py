@@ -39,6 +39,7 @@ THREE, ONE = 3, 1
 _PANEL = 32
 _CHUNK = 32
 _CHUNK_BYTES = 2 * 1024
+_LINE = 64
 _TILED = "amx"
 """The kind of processor that the option `amx` is about."""
 _SPLIT = 256
@@ -92,6 +93,13 @@ def pack(b: Any, alpha: float, panels: Any, terms: int = THREE) -> team.Parallel
     return team.block_task(4 * b.size, block)
 
 
+def room_for_tiles(a: Any, terms: int) -> int:
+    """Bytes that the tiles of a first factor take, in whole cache lines."""
+    m, k = a.shape
+    count = -(-m // _PANEL) * -(-k // _CHUNK)
+    return -(-count * (terms * _CHUNK_BYTES + 8) // _LINE) * _LINE
+
+
 def multiply(
     a: Any,
     steps: tuple[int, int],
@@ -103,6 +111,8 @@ def multiply(
     by_rows: bool = False,
     fresh: bool = False,
     terms: int = THREE,
+    tiles: Any = None,
+    split: bool = True,
 ) -> team.ParallelTask:
     """The task out = alpha a b, plus `begin`: a row, an array like `out`, or None.
 
@@ -111,17 +121,18 @@ def multiply(
         panels: the tiles of alpha b.
         by_rows: whether its item is for blocks of rows (see framework/fusion/rows/row_blocks.py).
         fresh: whether the panels are packed right before. terms: of the panels.
+        tiles: memory for the tiles of a, see `room_for_tiles`; None: it is split while it is
+            multiplied. split: whether the task fills them; else an earlier one has.
     """
     names = ["rows_tiles" if by_rows else "product_tiles"]
-    tiles = None
     gemm = _of(terms)
     # Work is that of one AVX-512 product; three terms have six products.
     work = out.size * len(b) * (6 if terms == THREE else 1) // gemm.words("sizes", 1)[0]
     several = most_threads() > 1 and work >= _SHARED
     # Else each thread would split the same rows for its own columns.
-    if several and not by_rows and not fresh and len(a) <= _SPLIT:
-        high = -(-len(a) // _PANEL) * -(-len(b) // _CHUNK)
-        tiles = team.aligned(high * (terms * _CHUNK_BYTES + 8))
+    if tiles is None and several and not by_rows and not fresh and len(a) <= _SPLIT:
+        tiles = team.aligned(room_for_tiles(a, terms))
+    if tiles is not None and split:
         names.insert(0, "split_tiles")
     fields: dict[str, Any] = {"m": len(a), "n": b.shape[1], "k": len(b), "a": a, "b": b}
     fields |= {"a_down": steps[0], "a_right": steps[1], "panels": panels, "alpha": alpha}

@@ -7,6 +7,7 @@ in `packed_gemm.kept_task`.
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -48,14 +49,45 @@ def task(
     return by_terms(bf16_gemm.THREE, arrays, how, factors, bias)
 
 
+class Tiles:
+    """The tiles of a first factor that several products have, one after another.
+
+    Attributes:
+        pieces: memory of the tiles of each piece; it begins the memory that panels are in.
+        nbytes: of all pieces.
+    """
+
+    def __init__(self) -> None:
+        self.pieces: list[Any] = []
+        self.nbytes = 0
+        self._key: Any = None
+
+    def are_new(self, pieces: list[Any], terms: int) -> bool:
+        """Whether these pieces of a factor must be split: no product before this has them."""
+        key = terms, *((one.ctypes.data, one.shape, one.strides) for one in pieces)
+        if key == self._key:
+            return False
+        self._key = key
+        ends = list(accumulate(bf16_gemm.room_for_tiles(one, terms) for one in pieces))
+        self.nbytes = ends[-1]
+        whole = panel_memory(self.nbytes)
+        self.pieces = [whole[begin:end] for begin, end in pairwise((0, *ends))]
+        return True
+
+
 def by_terms(
     terms: int,
     arrays: parts.Arrays,
     how: parts.Layouts,
     factors: tuple[float, float],
     bias: Any,
+    shared: Tiles | None = None,
 ) -> team.ParallelTask:
-    """The product of numbers of so many terms, which the machine has; arguments as of `task`."""
+    """The product of numbers of so many terms, which the machine has; arguments as of `task`.
+
+    Args:
+        shared: tiles of the first factor, which other products also multiply.
+    """
     begin: Any = None
     if bias is not None:
         # Tiles load a row of 32 numbers as it lies.
@@ -63,12 +95,12 @@ def by_terms(
     elif factors[1]:
         begin = arrays[2]
     # A first factor that lies in columns has its rows spread over all of its memory: no blocks of
-    # rows.
-    if not how[0][0]:
+    # rows. Nor where all of it is split before.
+    if not how[0][0] and shared is None:
         by_rows = _by_rows(terms, arrays, how, factors[0], begin)
         if by_rows is not None:
             return by_rows
-    return _in_blocks(terms, arrays, how, factors[0], begin)
+    return _in_blocks(terms, arrays, how, factors[0], begin, shared)
 
 
 def _steps(how: parts.Layouts) -> tuple[int, int]:
@@ -102,24 +134,43 @@ def _by_rows(
 
 
 def _in_blocks(
-    terms: int, arrays: parts.Arrays, how: parts.Layouts, alpha: float, begin: Any
+    terms: int,
+    arrays: parts.Arrays,
+    how: parts.Layouts,
+    alpha: float,
+    begin: Any,
+    shared: Tiles | None,
 ) -> team.ParallelTask:
     """The product over pieces of the inner dimension and of the columns, one after another."""
     a, b, out = arrays
     k, n = b.shape
     deep, wide = bf16_gemm.block(terms)
-    panels = panel_memory(bf16_gemm.room(b[:deep, :wide], terms))
+    tops = range(0, k, deep)
+    pieces = [a[:, top : top + deep] for top in tops]
+    split = shared is not None and shared.are_new(pieces, terms)
+    tiles = [None] * len(pieces) if shared is None else shared.pieces
+    taken = 0 if shared is None else shared.nbytes
+    panels = panel_memory(taken + bf16_gemm.room(b[:deep, :wide], terms))[taken:]
     tasks = []
     for left in range(0, n, wide):
         cols = slice(left, left + wide)
         block = out[:, cols]
         first = None if begin is None else begin[..., cols]
-        for top in range(0, k, deep):
+        for top, factor, own in zip(tops, pieces, tiles, strict=True):
             rows = b[top : top + deep, cols]
             tasks.append(bf16_gemm.pack(rows, alpha, panels, terms))
-            factor = a[:, top : top + deep]
             task = bf16_gemm.multiply(
-                factor, _steps(how), rows, alpha, panels, block, first, fresh=True, terms=terms
+                factor,
+                _steps(how),
+                rows,
+                alpha,
+                panels,
+                block,
+                first,
+                fresh=True,
+                terms=terms,
+                tiles=own,
+                split=split and not left,
             )
             tasks.append(task)
             # From the second piece on the product adds to what the first one has written.

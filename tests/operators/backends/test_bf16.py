@@ -16,8 +16,9 @@ from opscope import NetBuilder, OpContext, OpscopeError, Scope
 from opscope.framework.base.cpu.threads import threads_set
 from opscope.framework.fusion import team
 from opscope.framework.runtime.plans import memory
-from opscope.operators.backends.bfloat16 import bf16
+from opscope.operators.backends.bfloat16 import bf16, bf16_gemm
 from opscope.operators.backends.products import mkl
+from opscope.operators.linear.matmul import of_one_factor
 from tiles import tiles  # noqa: F401
 
 with_bf16 = pytest.mark.skipif(
@@ -95,6 +96,42 @@ def test_any_number_of_parts_gives_the_same_bits(
     )
     found[0][1:-1, 3 : 3 + n] = whole[1:-1, 3 : 3 + n]
     np.testing.assert_array_equal(found[0], whole)  # nothing else was written
+
+
+@pytest.mark.usefixtures("by")
+@pytest.mark.parametrize("left", [np.ascontiguousarray, np.asfortranarray])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_products_of_one_factor_split_it_once(
+    threads: int, left: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    a, other = left(made(70, 2100)), left(made(33, 2100, seed=9))
+    factors = [made(2100, n, seed=n) for n in (40, 1100, 33)]
+    with threads_set(threads):
+        product = of_one_factor(bf16.product)
+        pairs = [(a, b) for b in factors] + [(other, factors[0]), (a, factors[1])]
+        outs = [np.full((len(x), b.shape[1]), np.nan, np.float32) for x, b in pairs]
+        calls = [product(np, x, b, out) for (x, b), out in zip(pairs, outs, strict=True)]
+        for _ in range(2):
+            for call in calls:
+                call()
+            for (x, b), out in zip(pairs, outs, strict=True):
+                np.testing.assert_allclose(out, rounded(x) @ rounded(b), rtol=1e-5, atol=2e-4)
+            a[...] *= 1.5  # what the next run splits
+    tasks = [team.task_of(call) for call in calls]
+    library = bf16_gemm.library(bf16_gemm.ONE)
+    assert library is not None
+    split = library.addresses["split_tiles"]
+    times = [sum(address == split for address, _ in task.items) for task in tasks if task]
+    assert times[1:3] == [0, 0] and min(times[0], times[3], times[4]) > 1
+
+
+@pytest.mark.usefixtures("by")
+@pytest.mark.parametrize("sizes", [(16, 15, 20), (0, 20, 20), (20, 20, 0)])
+def test_small_products_of_one_factor(sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    a, b, out = made(m, k), made(k, n, seed=1), np.full((m, n), np.nan, np.float32)
+    of_one_factor(bf16.product)(np, a, b, out)()
+    np.testing.assert_allclose(out, a @ b, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.usefixtures("by")
