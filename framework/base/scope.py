@@ -366,14 +366,18 @@ class Scope:
         """Drop all kids and what they hold."""
         self.kids.clear()
 
+    def release_frames(self) -> None:
+        """Let go of all frames, and of all else that runs keep here: another run binds anew."""
+        for frame in self.frames():
+            frame.release()
+        self.bound.clear()
+
     def dissolve(self) -> None:
         """Let go of all variables, kids and frames: nothing uses the scope any more.
 
         A scope and its variables refer to each other: they would wait for the collector of circles.
         """
-        for frame in self.frames():
-            frame.release()
-        self.bound.clear()
+        self.release_frames()
         self._vars.clear()
         self.root.named = next(_versions)
         self.kids.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ...proto import net_pb2 as pb
 from ..base.context import OpContext, default_context
@@ -16,6 +16,9 @@ from .plain_net import PlainNet
 
 PERSISTENT = (PARAMETER, STATE)
 """Kinds of variables that outlive a run: they are initialized, saved and loaded."""
+_TOGETHER = 1 << 10
+"""Initializers that run as one net: what is planned and bound for more of them would only take
+memory."""
 
 
 class Owner:
@@ -107,12 +110,15 @@ def initialize(
     if not wanted:
         return []
     work = Scope(scope.place, parent=scope)  # initializers may read what the scope holds already
-    _run(wanted, list(persistent_vars(desc)), work, context or default_context())
+    known = {var.name: var for var in persistent_vars(desc)}
+    for begin in range(0, len(wanted), _TOGETHER):
+        _run(wanted[begin : begin + _TOGETHER], known, work, context or default_context())
     for var in wanted:
         variable = scope.find(var.name) or scope.var(var.name)
         # Only now, when all have succeeded: a failing initializer leaves no half-filled net.
         variable.bind(work.get(var.name).inner, own=True)
         variable.origin = owner
+    work.dissolve()
     return [var.name for var in wanted]
 
 
@@ -141,17 +147,20 @@ def _check_owned(desc: OpList | pb.NetDesc, scope: Scope, owner: Owner) -> None:
     )
 
 
-def _run(variables: list[VarDecl], known: list[VarDecl], work: Scope, context: OpContext) -> None:
+def _run(
+    variables: list[VarDecl], known: Mapping[str, VarDecl], work: Scope, context: OpContext
+) -> None:
     ops = [_initializer(var) for var in variables]
     # Beside what is filled, what that is filled from and holds a value: of a master its parameter.
-    named = {name for op in ops for name in (*op.input_names(), *op.output_names())}
-    declared = [var.changed(initializer=None) for var in known if var.name in named]
+    named = dict.fromkeys(name for op in ops for name in (*op.input_names(), *op.output_names()))
+    declared = [known[name].changed(initializer=None) for name in named if name in known]
     net = PlainNet(OpList("initializers", vars=declared, ops=ops), check=False)
     for var in variables:
         work.var(var.name)  # local: results must not reach the caller's variables before the end
     quiet = context.derive(train=True, live_out=None)
     quiet.hooks = []  # they watch the net, not its initializers
     net.run(work, quiet)
+    work.release_frames()
     for var in variables:
         array = work.get(var.name).inner
         dtype = var.dtype

@@ -117,6 +117,19 @@ class PlainNet(Net):
         for op in self.operators:
             self._declare(op, {})
 
+    def copy(self) -> PlainNet:
+        """Another net of the same operators, which both share: what either gets later reaches no
+        other."""
+        net = PlainNet()
+        net.name = self.name
+        net._metadata = dict(self.metadata)
+        net._steps = self._steps
+        net._format_version = self._format_version
+        net.operators = list(self.operators)
+        net._whole = dict(self._whole)
+        net.vars = dict(self.vars)
+        return net
+
     def _forget(self) -> None:
         """The list has changed: what was derived from it is void."""
         self.version = next(_tokens)

@@ -199,7 +199,7 @@ class NetBuilder(BuilderMethods, Shown):
             self._changed()
         if self._whole is None:
             wanted = self.objective
-            net = PlainNet(self._forward.op_list, check=False)
+            net = self._forward.copy()
             gradients = {}
             if wanted.costs:
                 wrt = wanted.wrt_of(net.vars.values())

@@ -377,10 +377,11 @@ def bound_net(builder: NetBuilder, names: frozenset[str], need_backward: bool) -
         return builder.net
     nets = builder.run_cache.nets
     if names not in nets:
-        forward = builder.forward_net.op_list
-        known = builder.forward_net.vars
-        part = prune(forward, [name for name in names if name in known]) if names else forward
-        nets[names] = PlainNet(part, check=False)
+        whole = builder.forward_net
+        forward = whole.op_list
+        part = prune(forward, [name for name in names if name in whole.vars]) if names else forward
+        every = len(part.ops) == len(forward.ops)
+        nets[names] = whole.copy() if every else PlainNet(part, check=False)
     return nets[names]
 
 

@@ -120,16 +120,6 @@ class Pointwise:
         return self.expressions.cost + 2 * (len(self.writes) - 1)
 
 
-def count_arrays(members: Sequence[Pointwise]) -> int:
-    """How many arrays a kernel of these operators may have: what it reads first, all it writes."""
-    reads: set[str] = set()
-    writes: set[str] = set()
-    for p in members:
-        reads.update(p.reads.keys() - writes)
-        writes.update(p.writes)
-    return len(reads) + len(writes)
-
-
 _MOST_ALIKE = 1 << 10
 _ALIKE: dict[Any, tuple[Any, ...] | None] = {}
 """Members of loops without their names, by what they depend on; see `pointwise`."""
@@ -208,7 +198,7 @@ def _pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poi
     chain = Pointwise(op, dtype, expressions, variables, reads, stored)
     # A loop has one width of rows: a row of 4 and one of 8 elements do not go along together.
     fits = len(reads) == 1 or len(set(chain.widths(specs))) < 2
-    return chain if fits and count_arrays([chain]) <= MOST_ARRAYS[device] else None
+    return chain if fits and len(reads) + len(stored) <= MOST_ARRAYS[device] else None
 
 
 @dataclass(frozen=True, eq=False)

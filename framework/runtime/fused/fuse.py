@@ -18,7 +18,7 @@ from ...base.sizes.shape import ArraySpec, Shape
 from ...fusion import chains
 from ...fusion.scalars.codegen import FULL, MOST_ARRAYS, ONE, Loop, Operand
 from ...fusion.scalars.expression import Tree, replace_names
-from ...fusion.scalars.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
+from ...fusion.scalars.pointwise import ABSENT, Expressions, Pointwise, pointwise
 from ...fusion.team import run_together
 from ...ir.op_list import Checked, OpNode, View
 from ...ir.operation import Operator
@@ -89,7 +89,8 @@ class _Group:
         """Forget what is known of the last loop: the next member begins another one."""
         self._last = _Touched()
         self._names: dict[str, set[str]] = {}  # memory of views -> its names in the last loop
-        self._count = 0  # of the arrays of its members, each by itself
+        self._read: set[str] = set()  # before a member of the loop writes it
+        self._written: set[str] = set()
         self._partial: set[str] = set()  # memory of which a step of the loop reads another place
         self._widths: set[int] = set()
 
@@ -119,7 +120,8 @@ class _Group:
         """Note what the last member reads and writes."""
         self._last.add(reads, writes)
         self._all_outlive = self._all_outlive and writes <= self._live_out
-        self._count += len(new.reads) + len(new.writes)
+        self._read.update(new.reads.keys() - self._written)
+        self._written.update(new.writes)
         for name in (*new.reads, *new.writes) if self._views else ():
             self._names.setdefault(self._memory(name), set()).add(name)
         partial = [name for name, operand in new.reads.items() if operand.kind != FULL]
@@ -177,10 +179,12 @@ class _Group:
 
     def _is_full(self, new: Pointwise) -> bool:
         """Whether the last loop would have too many arrays with `new`."""
-        most = MOST_ARRAYS[self._device]
-        # A cheap bound first: most members read what another one of them reads or writes.
-        known = self._count + len(new.reads) + len(new.writes)
-        return known > most and count_arrays([*self.loops[-1], new]) > most
+        # Each array by itself first: it is cheaper than to see which the loop has already.
+        count = len(self._read) + len(self._written) + len(new.reads) + len(new.writes)
+        if count <= (most := MOST_ARRAYS[self._device]):
+            return False
+        known = sum([name in self._read or name in self._written for name in new.reads])
+        return count - known - sum([name in self._written for name in new.writes]) > most
 
     def _stands_beside(self, reads: set[str], writes: set[str], outlives: bool) -> bool:
         """Whether a further operator may be a loop of its own in the same call."""
@@ -281,12 +285,11 @@ def _split(
     """
     signature, source = op.signature(), op.node.source
     known = checked.get(signature) or [None] * len(parts)
-    nodes = [
-        part.changed(source=source, checked=one) for part, one in zip(parts, known, strict=True)
-    ]
-    made = [Operator(node, op.index) for node in nodes]
+    for part, one in zip(parts, known, strict=True):  # they are new, and in no net
+        part.source, part.checked = source, one
+    made = [Operator(part, op.index) for part in parts]
     if signature is not None:
-        own = [node.checked for node in nodes]
+        own = [part.checked for part in parts]
         checked[signature] = own if all(one and one.is_whole for one in own) else []
     return made
 
