@@ -8,14 +8,16 @@ of the others are computed, as rows of one matrix.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
 from ...base.sizes.many_dims import ManyDims
 from ...fusion.compiled.arguments import NotTracedError
 from ..binding import BoundSteps
+from ..externals import externals_of
 from ..plans.memory import memory_of, padded
 from ..plans.plan import Plan, PlanStep
 from .tracing import Bound, Operands, Traced, flags_of, variables_of
@@ -27,11 +29,79 @@ _LEAST = 48
 _Call = Callable[[], Any]
 
 
-class _Member(NamedTuple):
-    """A step, and its variables, each once."""
+class _Kind(NamedTuple):
+    """Steps that kernels treat alike where their arrays lie alike.
 
-    step: PlanStep
-    names: list[str]
+    Attributes:
+        steps: of which there are few kinds. table [variables, steps]: the numbers of the variables
+            of each, in the order of `variables_of`.
+    """
+
+    steps: list[PlanStep]
+    table: np.ndarray
+
+
+class _Kinds:
+    """The kinds of steps of a plan; those of few steps are left out.
+
+    Args:
+        makes_lists: see `BoundSteps`.
+
+    Attributes:
+        names: of the variables, in the order of their numbers.
+        fixed, others: the numbers of those whose arrays stay, and of all others.
+    """
+
+    def __init__(self, plan: Plan, makes_lists: bool) -> None:
+        found: dict[Any, list[tuple[PlanStep, list[int]]]] = {}
+        known: dict[str, tuple[int, int]] = {}  # numbers of the variable, and of what is known
+        alike: dict[Any, int] = {}
+        for step in plan.steps:
+            key: list[Any] = []
+            every: list[str] = []
+            for op in step.operators:
+                key += op.signature(), op.accumulate, op.device, op.role
+                every += op.input_vars()
+                every += op.output_vars()
+            # What holds nets, or runs in Python, may keep what stands for arrays. Of a list, fills
+            # look at what other steps read.
+            if None in key or (makes_lists and step.operators[0].type == "fill_constant"):
+                continue
+            names = list(dict.fromkeys(every))
+            if len(names) < len(every) or len(step.operators) > 1:
+                number = {name: at for at, name in enumerate(names)}
+                key += [number[name] for name in every]
+                key += [number[name] for name in step.writes]
+            own: list[int] = []
+            for name in names:
+                both = known.get(name)
+                if both is None:
+                    fact = alike.setdefault(_facts(plan, name), len(alike))
+                    both = known[name] = len(known), fact
+                own.append(both[0])
+                key.append(both[1])
+            found.setdefault(tuple(key), []).append((step, own))
+        self.names = list(known)
+        fixed = plan.fixed
+        numbers = range(len(known))
+        self.fixed = [number for number in numbers if self.names[number] in fixed]
+        self.others = [number for number in numbers if self.names[number] not in fixed]
+        self._kinds = [
+            _Kind([step for step, _ in own], np.array([numbers for _, numbers in own], np.int32).T)
+            for own in found.values()
+            if len(own) >= _LEAST
+        ]
+
+    def left(self, bound: Mapping[int, Any]) -> Iterator[_Kind]:
+        """The kinds without steps that are bound already, by their id."""
+        for kind in self._kinds:
+            at = [n for n, step in enumerate(kind.steps) if id(step) not in bound] if bound else []
+            yield kind if not bound else _part(kind, at)
+
+
+def _part(kind: _Kind, at: Sequence[int]) -> _Kind:
+    """Some steps of a kind, by their numbers in it."""
+    return _Kind([kind.steps[number] for number in at], kind.table[:, at])
 
 
 def bind_alike(frame: Any, bound: Mapping[int, Any]) -> dict[int, _Call]:
@@ -44,44 +114,17 @@ def bind_alike(frame: Any, bound: Mapping[int, Any]) -> dict[int, _Call]:
         RunError: with OPSCOPE_VERIFY=1, where the kernel binds a step to something else.
     """
     plan = frame.plan
-    kinds = plan.steps.fact("alike", lambda: _kinds(plan, frame.makes_lists))
+    kinds = plan.steps.fact("alike", lambda: _Kinds(plan, frame.makes_lists))
+    lying = None
     calls: dict[int, _Call] = {}
-    for kind in kinds:
-        left = [member for member in kind if id(member.step) not in bound]
-        if len(left) >= _LEAST:
-            for members in _of_arrays(frame, left):
-                if len(members) >= _LEAST:
-                    calls.update(_bound(frame, members))
+    for kind in kinds.left(bound):
+        if len(kind.steps) >= _LEAST:
+            lying = lying or _Lying(frame, kinds)
+            for at in lying.alike(kind):
+                if len(at) >= _LEAST:
+                    part = kind if len(at) == len(kind.steps) else _part(kind, at)
+                    calls.update(_bound(frame, kinds.names, part, lying.addresses[part.table]))
     return calls
-
-
-def _kinds(plan: Plan, makes_lists: bool) -> list[list[_Member]]:
-    """Steps of a plan that kernels treat alike where their arrays lie alike; few ones left out."""
-    kinds: dict[Any, list[_Member]] = {}
-    facts: dict[str, int] = {}  # the same number for equal ones
-    alike: dict[Any, int] = {}
-    for step in plan.steps:
-        key: list[Any] = []
-        every: list[str] = []
-        for op in step.operators:
-            key += op.signature(), op.accumulate, op.device, op.role
-            every += op.input_vars()
-            every += op.output_vars()
-        # What holds nets, or runs in Python, may keep what stands for arrays. Of a list, fills look
-        # at what other steps read.
-        if None in key or (makes_lists and step.operators[0].type == "fill_constant"):
-            continue
-        names = list(dict.fromkeys(every))
-        if len(names) < len(every) or len(step.operators) > 1:
-            number = {name: at for at, name in enumerate(names)}
-            key += [number[name] for name in every]
-            key += [number[name] for name in step.writes]
-        for name in names:
-            if name not in facts:
-                facts[name] = alike.setdefault(_facts(plan, name), len(alike))
-        key += [facts[name] for name in names]
-        kinds.setdefault(tuple(key), []).append(_Member(step, names))
-    return [members for members in kinds.values() if len(members) >= _LEAST]
 
 
 def _facts(plan: Plan, name: str) -> tuple[Any, ...]:
@@ -97,32 +140,66 @@ def _facts(plan: Plan, name: str) -> tuple[Any, ...]:
     )
 
 
-def _of_arrays(frame: Any, members: Iterable[_Member]) -> list[list[_Member]]:
-    """Steps of a kind, cut into those that read the same packed weights, and whose other arrays lie
-    alike."""
-    arrays, addresses = frame.arrays, frame.addresses
-    known: dict[str, Any] = {}
+class _Lying:
+    """Where and how the arrays of a frame lie that steps of some kinds read and write.
 
-    def lies(name: str) -> Any:
-        if name in addresses or name not in arrays:
-            return None  # as the kind says
-        if name not in known:
-            array = arrays[name]
-            known[name] = (
-                id(array)
-                if _is_packed(frame, array)
-                else (type(array), array.strides, flags_of(array) if _is_host(array) else 0)
-            )
-        return known[name]
+    Those of parameters and constants are looked at once for all frames that have them.
 
-    found: dict[Any, list[_Member]] = {}
-    for member in members:
-        found.setdefault(tuple([lies(name) for name in member.names]), []).append(member)
-    return list(found.values())
+    Attributes:
+        addresses: of all variables, by their numbers; 0 for one without an array.
+    """
 
+    def __init__(self, frame: Any, kinds: _Kinds) -> None:
+        self._frame = frame
+        kept = frame.kept
+        constants = externals_of(frame.plan.externals, frame.scope).constants
+        # Weak: it holds variables, and so the scopes of which the traces are kept while they live.
+        packs = kept and (ref(kept), len(kept.dropped))
+        known = None if frame.prepared is not None else frame.traces.lying
+        if known is None or known[0] is not constants or known[1] != packs:
+            addresses, lies = np.zeros((2, len(kinds.names)), np.int64)
+            numbers: dict[Any, int] = {None: 0}  # of ways to lie; None: as the kind says
+            self._look(kinds.names, kinds.fixed, addresses, lies, numbers)
+            # All at once: frames of several threads ask.
+            frame.traces.lying = known = constants, packs, addresses, lies, numbers
+        _, _, addresses, lies, numbers = known
+        self.addresses, self._lies = addresses.copy(), lies.copy()
+        placed = list(map(frame.addresses.get, map(kinds.names.__getitem__, kinds.others)))
+        self.addresses[kinds.others] = [address or 0 for address in placed]
+        rest = [n for n, at in zip(kinds.others, placed, strict=True) if at is None]
+        self._look(kinds.names, rest, self.addresses, self._lies, dict(numbers))
 
-def _is_host(array: Any) -> bool:
-    return type(array) is np.ndarray
+    def _look(
+        self,
+        names: Sequence[str],
+        which: Iterable[int],
+        addresses: np.ndarray,
+        lies: np.ndarray,
+        numbers: dict[Any, int],
+    ) -> None:
+        """Note where some arrays lie, and in which way: equal numbers for equal ways."""
+        frame, arrays = self._frame, self._frame.arrays
+        for number in which:
+            name = names[number]
+            array = arrays.get(name)
+            if name in frame.addresses or array is None:
+                continue
+            how: Any = type(array), array.strides, 0
+            if type(array) is np.ndarray:
+                addresses[number] = array.ctypes.data
+                is_packed = _is_packed(frame, array)
+                how = id(array) if is_packed else (type(array), array.strides, flags_of(array))
+            lies[number] = numbers.setdefault(how, len(numbers))
+
+    def alike(self, kind: _Kind) -> list[Sequence[int]]:
+        """The steps of a kind, by their numbers in it, cut into those that read the same packed
+        weights, and whose other arrays lie alike."""
+        lies = self._lies[kind.table]
+        if (lies == lies[:, :1]).all():
+            return [range(len(kind.steps))]
+        found = np.unique(lies, axis=1, return_inverse=True, return_counts=True)
+        order = np.argsort(found[1].reshape(-1), kind="stable")
+        return [part.tolist() for part in np.split(order, np.cumsum(found[2])[:-1])]
 
 
 def _is_packed(frame: Any, array: Any) -> bool:
@@ -142,49 +219,64 @@ class _Operands(Operands):
         super().__init__(frame.plan, step, frame.arrays)
 
 
-def _bound(frame: Any, members: Sequence[_Member]) -> dict[int, _Call]:
-    """The calls of steps that one trace binds; none where its kernel cannot be traced."""
-    first = members[0].step
+def _bound(
+    frame: Any, names: Sequence[str], kind: _Kind, addresses: np.ndarray
+) -> dict[int, _Call]:
+    """The calls of steps that one trace binds; none where its kernel cannot be traced.
+
+    Args:
+        names: of the variables, by number. addresses [variables, steps]: of their arrays.
+    """
+    first = kind.steps[0]
     operands = _Operands(frame, first)
     if not operands.suits(frame.arrays):
         return {}
     call = BoundSteps._bind(frame, first)
     try:
         traced = Traced(frame, first, operands, set())
-        found = _Kind(frame, traced, members)
+        found = _BoundKind(frame, traced, names, kind, addresses)
     except (NotTracedError, OverflowError) as error:
         _log.debug("%s is bound step by step: %s", first.operators[0], error)
         return {id(first): call}
-    checked = members if frame.plan.options.verify else members[:1]
-    for number, member in enumerate(checked):
+    checked = kind.steps if frame.plan.options.verify else kind.steps[:1]
+    for number, step in enumerate(checked):
         own = found.calls.get(number)
-        by_kernel = call if member.step is first else BoundSteps._bind(frame, member.step)
+        by_kernel = call if step is first else BoundSteps._bind(frame, step)
         if own is not None and not traced.agrees(found.bound(number), own, by_kernel):
             _log.warning("bound step by step: %s", first.operators[0])
             return {id(first): call}
-    return {id(members[number].step): own for number, own in found.calls.items()}
+    return {id(kind.steps[number]): own for number, own in found.calls.items()}
 
 
-class _Kind:
+class _BoundKind:
     """What a trace of one step is for others, all at once.
+
+    Args:
+        names, addresses: see `_bound`.
 
     Attributes:
         calls: by the number of the step; those left out do not meet its conditions.
     """
 
-    def __init__(self, frame: Any, traced: Traced, members: Sequence[_Member]) -> None:
+    def __init__(
+        self,
+        frame: Any,
+        traced: Traced,
+        names: Sequence[str],
+        kind: _Kind,
+        addresses: np.ndarray,
+    ) -> None:
         self._traced = traced
         operands = traced.operands
-        count, size = len(members), len(traced.words)
-        names = variables_of(members[0].step)
-        at_of = {name: names.index(name) for name in operands.ranks}
+        count, size = len(kind.steps), len(traced.words)
+        first = variables_of(kind.steps[0])
         own_sizes = operands.sizes(frame.arrays)
         sizes = np.zeros((len(own_sizes) + 1 + len(traced.memory), count), np.int64)
         sizes[: len(own_sizes)] = np.array(own_sizes, np.int64)[:, None]
         at = -1
         for name, rank in operands.ranks.items():
             at += 2 * rank + 1
-            sizes[at] = [_address(frame, member.names[at_of[name]]) for member in members]
+            sizes[at] = addresses[first.index(name)]
         self._words = words = np.tile(traced.words, (count, 1))
         self._begin, self._step = words.ctypes.data, words.strides[0]
         sizes[len(own_sizes)] = self._begin + self._step * np.arange(count)
@@ -204,11 +296,9 @@ class _Kind:
         for number in met[0].nonzero()[0].tolist():
             own = {}
             if needs:
-                own = {
-                    name: arrays[other]
-                    for name, other in zip(names, members[number].names, strict=True)
-                    if other in arrays
-                }
+                others = [names[one] for one in kind.table[:, number].tolist()]
+                pairs = zip(first, others, strict=True)
+                own = {name: arrays[other] for name, other in pairs if other in arrays}
             self.calls[number] = traced.call(begin + step * number, iter(given[number]), own, held)
 
     def _memory(self, frame: Any, sizes: list[int]) -> tuple[list[tuple[int, int]], list[Any]]:
@@ -232,8 +322,3 @@ class _Kind:
     def bound(self, number: int) -> Bound:
         """What a step has been bound to."""
         return Bound(self._begin + self._step * number, self._places)
-
-
-def _address(frame: Any, name: str) -> int:
-    address = frame.addresses.get(name)
-    return frame.arrays[name].ctypes.data if address is None else address

@@ -75,9 +75,11 @@ class Traces(dict[int, Any]):
 
     Attributes:
         joint: all of them, by which a frame is bound at once.
+        lying: how arrays lie that do not differ from frame to frame, for alike.py.
     """
 
     joint: Any = None
+    lying: Any = None
 
 
 @dataclass

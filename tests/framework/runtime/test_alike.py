@@ -112,3 +112,40 @@ def test_kernels_bind_few_steps_of_a_deep_net(monkeypatch: pytest.MonkeyPatch) -
         run = b.run(scope, feed={"x": np.ones((rows, WIDTH), "f4")}, fetch=[h])
         assert run[h.name].shape == (rows, WIDTH)
         assert len(counts) <= 12
+
+
+def test_weights_are_looked_at_once_for_all_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they lie, and whether they are packed; after a weight got another array, again."""
+    asked: list[int] = []
+    is_packed = alike._is_packed
+
+    def counted(*args: Any) -> bool:
+        asked.append(1)
+        return is_packed(*args)
+
+    monkeypatch.setenv("OPSCOPE_VERIFY", "0")
+    monkeypatch.setattr(alike, "_is_packed", counted)
+    b = NetBuilder("dense")
+    h = b.input("x", [-1, WIDTH])
+    for n in range(200):
+        h = b.relu(b.fc(h, WIDTH, name=f"fc{n}"))
+    scope = Scope()
+    b.initialize(scope)
+    for n in range(200):
+        scope.find(f"fc{n}.w").set((np.eye(WIDTH)[::-1] + 0.01 * (n % 3)).astype("f4"))
+    counts = []
+    for rows in (3, 5, 8, 1, 6):
+        if rows == 6:
+            weight = scope.find("fc7.w")
+            weight.bind(np.diag(np.arange(WIDTH, dtype="f4")))
+        asked.clear()
+        feed = {"x": np.ones((rows, WIDTH), "f4")}
+        found = b.run(scope, feed=feed, fetch=[h], need_backward=False)[h.name]
+        counts.append(len(asked))
+        wanted = feed["x"]
+        for n in range(200):
+            w, bias = (scope.numpy(f"fc{n}.{one}") for one in ("w", "b"))
+            wanted = np.maximum(wanted @ w + bias, 0)
+        np.testing.assert_allclose(found, wanted, 1e-4)
+    assert counts[0] >= 400 and counts[4] >= 400
+    assert max(counts[1:4]) <= 12
