@@ -367,7 +367,7 @@ class Scope:
         self.kids.clear()
 
     def release_frames(self) -> None:
-        """Let go of all frames, and of all else that runs keep here: another run binds anew."""
+        """Let go of all frames, and of all else that runs keep here: another run binds again."""
         for frame in self.frames():
             frame.release()
         self.bound.clear()
