@@ -338,14 +338,16 @@ def results_of(
     for op in operators:
         # Reads come off before writes go on: an operator that updates a variable makes a new result
         # of it.
-        results.difference_update(_roots(op.value_reads() if by_value else op.input_vars(), bases))
-        results.update(_roots(op.output_vars(), bases))
+        results.difference_update(
+            roots_of(op.value_reads() if by_value else op.input_vars(), bases)
+        )
+        results.update(roots_of(op.output_vars(), bases))
         for slot in op.entry.intermediate:
-            results.difference_update(_roots(op.outputs.get(slot, ()), bases))
+            results.difference_update(roots_of(op.outputs.get(slot, ()), bases))
     return results
 
 
-def _roots(names: Sequence[str], bases: Mapping[str, str]) -> Sequence[str]:
+def roots_of(names: Sequence[str], bases: Mapping[str, str]) -> Sequence[str]:
     """The variables whose memory some are in."""
     return [bases.get(name, name) for name in names] if bases else names
 

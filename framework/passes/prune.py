@@ -41,18 +41,21 @@ def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], given: Collection[st
             continue
         written = op.output_names()
         writes = [bases.get(name, name) for name in written] if bases else written
-        if needed := wanted.intersection(writes).difference(given):
-            for name in set(writes).intersection(given):
-                raise VariableError(
-                    f"{name!r} cannot be given: {op.type} computes it beside {min(needed)!r}, which"
-                    " is wanted"
-                )
-            remaining.append(op)
-            used.update(written)
-            reads = op.input_names()
-            wanted.update(reads)
-            # A view is read through its base, which other operators write.
-            wanted.update([bases.get(name, name) for name in reads] if bases else ())
+        needed = () if wanted.isdisjoint(writes) else wanted.intersection(writes).difference(given)
+        if not needed:
+            continue
+        for name in set(writes).intersection(given) if given else ():
+            raise VariableError(
+                f"{name!r} cannot be given: {op.type} computes it beside {min(needed)!r}, which"
+                " is wanted"
+            )
+        remaining.append(op)
+        used.update(written)
+        reads = op.input_names()
+        wanted.update(reads)
+        # A view is read through its base, which other operators write.
+        if bases:
+            wanted.update([bases.get(name, name) for name in reads])
     used |= wanted
     out = net.copy()
     out.ops = remaining[::-1]

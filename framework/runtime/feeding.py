@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from ..base.backend import array_module, copy_into, on_device
 from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, ShapeError, VariableError, format_shape, nearest
-from ..base.python.gc_disabled import gc_disabled
 from ..base.scope import FED, Scope, Variable
 from ..base.sequence import Sequences, equal_levels
 from ..base.sizes.shape import Levels, fits, layout_hint
@@ -151,27 +150,32 @@ class Inputs:
             what computes it (`prune`).
 
     Attributes:
-        between: names of such variables.
+        between: names of such variables, of those that were asked for.
     """
 
-    @gc_disabled()
     def __init__(self, net: OpList, *, between: bool = False) -> None:
         self._vars = {var.name: var for var in net.vars}
         self._checked: dict[str, VarDecl] = {}
-        self._ops = ops = net.ops
-        self._computed: dict[str, int] = {}  # name -> the number of what computes it
-        read: set[str] = set()
-        for index, op in enumerate(ops):
-            # Read before it is written: fed as well, though an operator updates it later.
-            read.update(op.input_names())
-            for name in op.output_names():
-                if name not in read:
-                    self._computed.setdefault(name, index)
-        for name in [var.name for var in net.vars if var.kind in PERSISTENT]:
-            self._computed.pop(name, None)
+        self._ops = net.ops
+        self._writers: dict[str, int] = {}  # of names that were asked for; -1: nothing computes it
+        self._takes_between = between
         self.between: set[str] = set()
-        if between:
-            self.between |= {n for n, at in self._computed.items() if ops[at].role == FORWARD}
+
+    def _look(self, names: Iterable[str]) -> None:
+        """Find what computes some variables, of all of them in one walk: runs feed few of many."""
+        found = {name: -1 for name in names if name in self._vars}
+        left = {name for name in found if self._vars[name].kind not in PERSISTENT}
+        for index, op in enumerate(self._ops):
+            # Read before it is written: fed as well, though an operator updates it later.
+            left.difference_update(op.input_names())
+            if not left:
+                break
+            for name in left.intersection(op.output_names()):
+                found[name] = index
+                left.remove(name)
+                if self._takes_between and op.role == FORWARD:
+                    self.between.add(name)
+        self._writers.update(found)  # last: another thread may ask meanwhile
 
     def declared(self, name: str, where: str = "feed") -> VarDecl:
         """The declaration of a variable that may be fed.
@@ -186,10 +190,11 @@ class Inputs:
                 f"{where}: the net has no variable {name!r}{nearest(name, self._vars)};"
                 f" its inputs are {', '.join(inputs) or 'none'}"
             )
+        if name not in self._writers:
+            self._look([name])
         if name in self.between:
             return var.changed(kind=INPUT)
-        if name in self._computed:
-            index = self._computed[name]
+        if (index := self._writers[name]) >= 0:
             op = self._ops[index]
             raise VariableError(
                 f"{where}: {name!r} is computed by op {index} ({op.type}), which would"
@@ -218,6 +223,7 @@ class Inputs:
             name = key if type(key) is str else name_of(key)
             var = self._checked.get(name)
             if var is None:
+                self._look(map(str, values))
                 var = self._checked[name] = self.declared(name)
             array, levels = _as_declared(value, var, var.dtype, _input)
             shape = var.shape

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from opscope.framework.fusion import chains
 from opscope.framework.ir.operation import Operator
 from opscope.framework.runtime import initialize
 from opscope.framework.runtime.executor import Frame
+from opscope.framework.runtime.feeding import Inputs
 from opscope.framework.runtime.fused import fuse
 
 WIDTH = 4
@@ -55,6 +57,11 @@ def dense(layers: int) -> tuple[NetBuilder, str]:
     return b, h.name
 
 
+MOST = {elementwise: (160, 8), dense: (290, 42)}
+"""Functions that a first run calls for one more operator, those in C among them; and a run of a
+new shape."""
+
+
 @pytest.mark.skipif(not chains.available(), reason="there is no native library")
 def test_a_loop_is_not_walked_for_each_operator_that_joins_it() -> None:
     net = elementwise(200)[0].net
@@ -68,6 +75,40 @@ def test_a_loop_is_not_walked_for_each_operator_that_joins_it() -> None:
 
     group()
     assert calls_of(group) < 60 * len(net.operators)
+
+
+def test_what_is_fed_is_looked_for_until_it_is_read() -> None:
+    fed = {"x": np.ones((2, WIDTH), "f4")}
+    nets = [elementwise(layers)[0].op_list for layers in (3, 300)]
+    counts = [calls_of(partial(Inputs(net, between=True).read, fed)) for net in nets]
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("make", [elementwise, dense])
+def test_one_more_operator_calls_few_functions(
+    make: Callable[[int], tuple[NetBuilder, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a first run, and in the run of a new shape; also no more for each of many."""
+    monkeypatch.setenv("OPSCOPE_VERIFY", "0")
+
+    def counts(layers: int) -> tuple[list[int], int]:
+        b, fetched = make(layers)
+        scope = Scope()
+        b.initialize(scope)
+        operators = len(b.net.operators)
+        calls = []
+        for rows in (2, 3, 4, 5, 7):
+            feed = {"x": np.ones((rows, WIDTH), "f4")}
+            run = partial(b.run, scope, None, False, feed=feed, fetch=[fetched])
+            calls.append(calls_of(run))
+        return calls, operators
+
+    counts(150)  # what a first net loads and remembers
+    (few, small), (many, large) = counts(150), counts(600)
+    first, *_, last = [(b - a) / (large - small) for a, b in zip(few, many, strict=True)]
+    most_first, most_last = MOST[make]
+    assert first < most_first
+    assert last < most_last
 
 
 def test_runs_take_the_operators_that_the_builder_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def with_numbers(tree: Tree, numbers: Mapping[str, float], variables: Collection
     return replace_names(tree, by | {name: ("num", float(numbers[name])) for name in left})
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
 class Pointwise:
     """An operator that can be part of a loop, of arrays of any sizes that meet as these do.
 
@@ -128,12 +128,11 @@ _ALIKE: dict[Any, tuple[Any, ...] | None] = {}
 def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Pointwise | None:
     """`op` as a member of a fused loop; None where it cannot be one."""
     reads, writes = op.input_vars(), op.output_vars()
-    names = (*reads, *writes)
     signature = op.signature()
-    if signature is None or len(set(names)) < len(names):
+    if signature is None or len(set(reads)) < len(reads) or len(set(writes)) < len(writes):
         return _pointwise(op, specs, device)
     # Layers repeat: most operators differ from another one in names alone.
-    key = (signature, device, *[specs[name] for name in names])
+    key = (signature, device, *[specs[name] for name in (*reads, *writes)])
     alike = _ALIKE.get(key, ())
     if alike is None:
         return None

@@ -253,7 +253,7 @@ def _with_epilogues(
     The bias of a layer is then added in the loop of its activation, not in a pass of its own.
     """
     result: list[Operator] = []
-    checked: dict[object, list[Checked | None]] = {}
+    checked: _CheckedParts = {}
     for number, op in enumerate(operators, 1):
         split = op.entry.split_epilogue
         if split is None or number == len(operators):
@@ -275,22 +275,22 @@ def _with_epilogues(
     return result
 
 
-def _split(
-    op: Operator, parts: Sequence[OpNode], checked: dict[object, list[Checked | None]]
-) -> list[Operator]:
-    """The operators that one is split into.
+_CheckedParts = dict[object, list[tuple[Checked | None, object | None]]]
+"""What was found of the parts of operators that are alike, by their signature: see `OpNode`."""
 
-    Args:
-        checked: the parts of operators that are alike, by signature.
-    """
+
+def _split(op: Operator, parts: Sequence[OpNode], checked: _CheckedParts) -> list[Operator]:
+    """The operators that one is split into."""
     signature, source = op.signature(), op.node.source
-    known = checked.get(signature) or [None] * len(parts)
-    for part, one in zip(parts, known, strict=True):  # they are new, and in no net
-        part.source, part.checked = source, one
+    known = checked.get(signature)
+    for number, part in enumerate(parts):  # they are new, and in no net
+        part.source = source
+        if known:
+            part.checked, part.alike = known[number]
     made = [Operator(part, op.index) for part in parts]
-    if signature is not None:
-        own = [part.checked for part in parts]
-        checked[signature] = own if all(one and one.is_whole for one in own) else []
+    if known is None and signature is not None:
+        whole = all([part.checked is not None and part.checked.is_whole for part in parts])
+        checked[signature] = [(one.node.checked, one.signature()) for one in made] if whole else []
     return made
 
 

@@ -54,8 +54,10 @@ class _Kinds:
 
     def __init__(self, plan: Plan, makes_lists: bool) -> None:
         found: dict[Any, list[tuple[PlanStep, list[int]]]] = {}
-        known: dict[str, tuple[int, int]] = {}  # numbers of the variable, and of what is known
+        numbers: dict[str, int] = {}
+        facts: list[int] = []  # of each variable, the same number for equal ones
         alike: dict[Any, int] = {}
+        facts_of = _facts_of(plan)
         for step in plan.steps:
             key: list[Any] = []
             every: list[str] = []
@@ -72,20 +74,17 @@ class _Kinds:
                 number = {name: at for at, name in enumerate(names)}
                 key += [number[name] for name in every]
                 key += [number[name] for name in step.writes]
-            own: list[int] = []
             for name in names:
-                both = known.get(name)
-                if both is None:
-                    fact = alike.setdefault(_facts(plan, name), len(alike))
-                    both = known[name] = len(known), fact
-                own.append(both[0])
-                key.append(both[1])
+                if name not in numbers:
+                    numbers[name] = len(facts)
+                    facts.append(alike.setdefault(facts_of(name), len(alike)))
+            own = [numbers[name] for name in names]
+            key += [facts[one] for one in own]
             found.setdefault(tuple(key), []).append((step, own))
-        self.names = list(known)
+        self.names = list(numbers)
         fixed = plan.fixed
-        numbers = range(len(known))
-        self.fixed = [number for number in numbers if self.names[number] in fixed]
-        self.others = [number for number in numbers if self.names[number] not in fixed]
+        self.fixed = [number for name, number in numbers.items() if name in fixed]
+        self.others = [number for name, number in numbers.items() if name not in fixed]
         self._kinds = [
             _Kind([step for step, _ in own], np.array([numbers for _, numbers in own], np.int32).T)
             for own in found.values()
@@ -127,17 +126,20 @@ def bind_alike(frame: Any, bound: Mapping[int, Any]) -> dict[int, _Call]:
     return calls
 
 
-def _facts(plan: Plan, name: str) -> tuple[Any, ...]:
-    """What kernels may know of a variable beside its array."""
-    return (
-        plan.specs.get(name),
-        name in plan.placement,
-        name in plan.channels_last,
-        name in plan.parts and plan.specs[plan.parts[name].whole],
-        name in plan.live_out,
-        name in plan.steps.read,
-        plan.views.get(name) is not None or name in plan.bases,
-    )
+def _facts_of(plan: Plan) -> Callable[[str], tuple[Any, ...]]:
+    """What gives all that kernels may know of a variable beside its array."""
+    specs, placement, live_out, read = plan.specs, plan.placement, plan.live_out, plan.steps.read
+    last, parts, views, bases = plan.channels_last, plan.parts, plan.views, plan.bases
+    few = not (last or views)  # most nets have neither, and thousands of variables
+
+    def facts(name: str) -> tuple[Any, ...]:
+        own = specs.get(name), name in placement, name in live_out, name in read
+        if few:
+            return own
+        whole = specs[parts[name].whole] if name in parts else None
+        return *own, name in last, whole, name in views or name in bases
+
+    return facts
 
 
 class _Lying:
@@ -204,7 +206,8 @@ class _Lying:
 
 def _is_packed(frame: Any, array: Any) -> bool:
     """Whether kernels may read a packed form of an array."""
-    return any(one is not None and one.holds(array) for one in (frame.kept, frame.prepared))
+    kept, prepared = frame.kept, frame.prepared
+    return bool((kept and kept.holds(array)) or (prepared and prepared.holds(array)))
 
 
 class _Operands(Operands):

@@ -29,7 +29,7 @@ from ...fusion.scalars.pointwise import kind_of
 from ...ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ...ir.infer import declared_spec, infer_specs
 from ...ir.op_list import VarDecl, View
-from ...ir.operation import Operator, results_of
+from ...ir.operation import Operator, results_of, roots_of
 from ...ir.registry import REFERENCE, kernel_libraries
 from .layouts import channels_last, is_of_channels
 from .memory import FreeBlocks
@@ -344,17 +344,16 @@ def analyze(
     written: set[str] = set()
     externals: dict[str, None] = {}
     for op in operators:
-        for name in op.input_vars():
-            root = views.get(name, name)
+        for root in roots_of(op.input_vars(), views):
             # Read before it is written in the range: it comes from outside.
             if root not in written:
                 externals[root] = None
-        for name in op.output_vars():
+        for name in op.output_vars() if earlier and views else ():
             root = views.get(name, name)
             # Writing a part of what an earlier range made: the other parts of it are still wanted.
             if root is not name and root in earlier and root not in written:
                 externals[root] = None
-            written.add(root)
+        written.update(roots_of(op.output_vars(), views))
     later = {name for op in rest for name in op.input_vars()}
     later.update(bases[name] for name in tuple(later) if name in bases)
     results = results_of(operators, bases, by_value=wanted is None) - later
@@ -537,19 +536,16 @@ def _lay_out(plan: Plan, span: Range, packed: bool) -> list[tuple[int, int]]:
     last_use: dict[str, int] = {}
     last_write: dict[str, int] = {}
     for index, step in enumerate(plan.steps):
-        for name in (*step.reads, *step.writes):
-            last_use[views.get(name, name)] = index
+        last_use.update(dict.fromkeys(roots_of((*step.reads, *step.writes), views), index))
         for op in step.operators:
-            for name in op.output_vars():
-                last_write[views.get(name, name)] = index
+            last_write.update(dict.fromkeys(roots_of(op.output_vars(), views), index))
     free = FreeBlocks()
     begins: list[int] = []  # of each block, the step
     done: dict[int, int] = {}  # block -> the step after which nothing uses it
     busy_until: dict[int, int] = {}  # block -> the last step that uses it
     ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
     for index, step in enumerate(plan.steps):
-        for name in step.writes:
-            root = views.get(name, name)
+        for name, root in zip(step.writes, roots_of(step.writes, views), strict=True):
             # The first write places a variable; a view takes the place of its base.
             if root in outside or root in plan.placement:
                 continue

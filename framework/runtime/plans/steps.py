@@ -9,7 +9,7 @@ from typing import Any
 
 from ...base.python.cached import cached_property
 from ...ir.desc import FORWARD
-from ...ir.operation import Operator
+from ...ir.operation import Operator, roots_of
 
 
 @dataclass(frozen=True)
@@ -136,14 +136,12 @@ def steps_of(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, st
     first_reader: dict[str, int] = {}
     last_reader: dict[str, int] = {}
     inside = [name for ops in groups if len(ops) > 1 for op in ops for name in op.output_vars()]
-    asked = {views.get(name, name) for name in inside}
+    asked = set(roots_of(inside, views))
     for number, ops in enumerate(groups) if asked else ():
         for op in ops:
-            for name in op.value_reads():
-                root = views.get(name, name)
-                if root in asked:
-                    first_reader.setdefault(root, number)
-                    last_reader[root] = number
+            for root in asked.intersection(roots_of(op.value_reads(), views)):
+                first_reader.setdefault(root, number)
+                last_reader[root] = number
     steps = Steps()
     for number, ops in enumerate(groups):
         if len(ops) == 1:
@@ -156,10 +154,10 @@ def steps_of(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, st
                 reads += [name for name in op.value_reads() if name not in written]
                 written.update(op.output_vars())
             reads = list(dict.fromkeys(reads))
-            roots = {name: views.get(name, name) for name in writes}
+            writes = list(dict.fromkeys(writes))
             writes = [
                 name
-                for name, root in roots.items()
+                for name, root in zip(writes, roots_of(writes, views), strict=True)
                 if root in live_out
                 or first_reader.get(root, number) != number
                 or last_reader.get(root, number) != number
