@@ -120,6 +120,8 @@ class PlainNet(Net):
     def copy(self) -> PlainNet:
         """Another net of the same operators, which both share: what either gets later reaches no
         other."""
+        if read_options().verify:
+            lower(self.op_list, keep_whole=True)  # which verifies it
         net = PlainNet()
         net.name = self.name
         net._metadata = dict(self.metadata)
