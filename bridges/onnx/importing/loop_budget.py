@@ -17,19 +17,24 @@ class LoopBudget:
     Inputs pay for themselves: each number that is fed allows a round, each byte a byte.
 
     Args:
-        fed: the inputs of the run; none of them is kept.
+        fed: the inputs of the run, which are counted when a loop begins.
 
     Attributes:
         room: bytes that a stage of a net may still make; without bound outside of loops.
     """
 
     def __init__(self, fed: Iterable[Any] = ()) -> None:
-        arrays = [array for value in fed for array in _arrays(value)]
-        self._paid_rounds = sum(array.size for array in arrays)
-        self._paid = sum(array.nbytes for array in arrays)
+        self._given: Iterable[Any] = fed
+        self._paid_rounds = self._paid = 0
         self._rounds = self._held = self._depth = 0
         self._fed: dict[Any, dict[str, Any]] = {}
         self.room: float = float("inf")
+
+    def _count_fed(self) -> None:
+        arrays = [array for value in self._given for array in _arrays(value)]
+        self._given = ()
+        self._paid_rounds += sum(array.size for array in arrays)
+        self._paid += sum(array.nbytes for array in arrays)
 
     def fed_by(self, stage: Any) -> dict[str, Any]:
         """The arrays that a stage inside of a loop was fed last, to be kept up to date: what all
@@ -39,6 +44,7 @@ class LoopBudget:
     @contextmanager
     def loop(self, state: Iterable[Any]) -> Iterator[None]:
         """A loop runs in the block; what it begins with is there already and counts as paid."""
+        self._count_fed()
         before = self._paid, self._held
         self._paid += held_bytes(state)
         self._depth += 1
@@ -52,6 +58,7 @@ class LoopBudget:
 
     def is_beyond(self, rounds: int) -> bool:
         """Whether so many more rounds are too many."""
+        self._count_fed()
         return self._rounds + rounds - self._paid_rounds > limit("rounds")
 
     def count(self, rounds: int = 1) -> None:
