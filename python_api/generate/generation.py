@@ -390,7 +390,7 @@ def _drawing(
     rng = np.random.default_rng(seed)
 
     def choose(scores: np.ndarray) -> np.ndarray:
-        kept: Any = np.arange(scores.shape[1])
+        kept: Any = None  # all
         if 0 < top_k < scores.shape[1]:
             if top_k == 1:  # as streams without chance want it, in a fifth of the time
                 bound = scores.max(axis=1, keepdims=True)
@@ -410,7 +410,8 @@ def _drawing(
             np.put_along_axis(powers, order, np.where(spare, 0, falling), 1)
         summed = powers.cumsum(axis=1)
         drawn = rng.random((len(scores), 1)) * summed[:, -1:]
-        return kept[np.minimum((summed <= drawn).sum(axis=1), len(kept) - 1)]
+        place = np.minimum((summed <= drawn).sum(axis=1), scores.shape[1] - 1)
+        return place if kept is None else kept[place]
 
     return choose
 
