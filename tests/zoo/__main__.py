@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from . import table
+from . import samples, table
 from .architectures import ARCHITECTURES
 from .measuring import CRASH, ROUTES, SETTINGS, Architecture, measure
 
@@ -31,7 +31,13 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="rows that the table lacks alone")
     parser.add_argument("--record", action="store_true", help="write what came of it to the table")
     parser.add_argument("--table", action="store_true", help="print the table, and stop")
+    parser.add_argument(
+        "--samples", action="store_true", help="PyTorch's samples of its operators instead"
+    )
     arguments = parser.parse_args()
+    if arguments.samples:
+        torch.set_num_threads(1)
+        return min(samples.main(arguments.only or ()), 1)
     kept = table.read()
     if arguments.table:
         print(table.shown(kept))
