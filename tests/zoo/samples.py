@@ -26,7 +26,6 @@ _MOST = {torch.float32: 8, torch.int64: 4, torch.bool: 4}
 _DRAWN = ("bernoulli", "dropout", "rand", "multi_head_attention", "scaled_dot_product", "empty")
 """In the names of operators that draw numbers, or leave them open."""
 _OPEN = {
-    "__rpow__": "powers of whole numbers are exact up to 2^53, and none wraps around",
     "item": "a Python number has no dtype",
     "broadcast_shapes": "it gives no tensor",
     "argsort": "equal entries may come in any order",

@@ -181,6 +181,11 @@ class Aten:
         assert evaluate is not None, op
         return self.const(evaluate(call.like(node, inputs), *map(self.array, inputs)))
 
+    def exact(self, function: Callable[..., Any], *values: Value) -> Value:
+        """What NumPy gives of whole numbers, modulo 2^bits as in PyTorch: no operator multiplies
+        these in all their bits, so the node waits for the numbers."""
+        return self.const(function(*map(self.array, values)), self.dtypes[0])
+
     def const(self, array: Any, dtype: Any = None) -> Value:
         """A constant."""
         return self._call.const(array, dtype)

@@ -99,7 +99,7 @@ def varies(model: Any) -> bool:
 
 FIXED = {"losses"}
 """Cases in which a size that varies is a number of the computation."""
-ON_DATA = {"bits"}
+ON_DATA = {"bits", "whole_products"}
 """Cases that no net computes: NumPy does, between nets."""
 
 

@@ -29,7 +29,11 @@ def by_name(n: Aten) -> Value:
         return n.op("fill_like", n.cast(values[0], np.bool_), value=float(name.type == "isfinite"))
     kinds = {spec.name: spec.scalar_type or float for spec in lookup(name.type).attrs}
     attrs = {ours: kinds[ours](n[theirs]) for theirs, ours in name.attrs.items()}
-    return n.op(name.type, *values, **attrs)
+    if "axis" not in attrs or values[0].ndim:
+        return n.op(name.type, *values, **attrs)
+    # A single number is a line of one.
+    lines = [n.reshaped(one, [1]) for one in values]
+    return n.reshaped(n.op(name.type, *lines, **attrs), [])
 
 
 add_names(by_name)

@@ -141,10 +141,10 @@ def _pow(n: Aten) -> Value:
 
 
 def _raised(n: Aten, x: Value, y: Value) -> Value:
-    """A power; of whole numbers in float64, exact up to 2^53."""
     if is_float(x.dtype):
         return n.op("pow", x, y)
-    return n.cast(n.op("pow", n.cast(x, np.float64), n.cast(y, np.float64)), x.dtype)
+    n.refuse_unless(n.array(y).min(initial=0) >= 0, "a whole number to a negative power")
+    return n.exact(np.power, x, y)
 
 
 @aten_of("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -245,7 +245,10 @@ def _copy_sign(n: Aten) -> Value:
 
 @aten("sign", "sgn")
 def _sign(n: Aten, x: Value) -> Value:
-    return x if x.dtype == np.bool_ else n.op("sign", x)
+    if x.dtype == np.bool_:
+        return x
+    sign = n.op("sign", x)
+    return n.op("where", n.op("isnan", x), n.const(0, x.dtype), sign) if is_float(x.dtype) else sign
 
 
 @aten("clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "relu6")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,20 @@ from .arithmetic import times
 
 
 def _product(n: Aten, x: Value, y: Value, **attrs: Any) -> Value:
-    """A product of matrices; of whole numbers in float64, exact up to 2^53."""
-    if is_float(x.dtype):
-        return n.op("matmul", x, y, **attrs)
-    wide = n.op("matmul", *(n.cast(one, np.float64) for one in (x, y)), **attrs)
-    return n.cast(wide, x.dtype)
+    """A product of matrices."""
+    return n.op("matmul", x, y, **attrs) if is_float(x.dtype) else n.exact(np.matmul, x, y)
 
 
 @aten("linear")
 def _linear(n: Aten, x: Value) -> Value:
     weight = n["weight"]
     bias = n.get("bias")
-    y = _product(n, x, weight, **({} if weight.ndim == 1 else {"transpose_y": True}))
+    if weight.ndim == 1:
+        y = _product(n, x, weight)
+    elif is_float(x.dtype):
+        y = n.op("matmul", x, weight, transpose_y=True)
+    else:
+        y = _product(n, x, n.moved(weight, [1, 0]))
     return y if bias is None else n.op("add", y, bias)
 
 
@@ -46,10 +49,12 @@ _FACTORS = {"addmm": ("mat1", "mat2"), "addmv": ("mat", "vec"),
 @aten(*_FACTORS)
 def _addmm(n: Aten) -> Value:
     x, y = (n[name] for name in _FACTORS[n.name])
-    alpha, beta = (n.get(name, 1) for name in ("alpha", "beta"))
-    if not is_float(x.dtype):
+    alpha, beta = n.get("alpha", 1), n.get("beta", 1)
+    if is_float(x.dtype):
+        product = n.op("matmul", x, y, **({} if alpha == 1 else {"alpha": float(alpha)}))
+    else:
         alpha, beta = int(alpha), int(beta)
-    product = _product(n, x, y, **({} if alpha == 1 else {"alpha": float(alpha)}))
+        product = times(n, _product(n, x, y), alpha)
     if n.name == "addbmm":
         product = n.op("reduce_sum", product, axes=[0])
     return n.op("add", product, times(n, n["self"], beta)) if beta else product
@@ -58,10 +63,10 @@ def _addmm(n: Aten) -> Value:
 @aten("einsum")
 def _einsum(n: Aten) -> Value:
     values = n["tensors"]
-    dtype = n.dtypes[0]
-    exact = dtype if is_float(dtype) else np.float64
     equation = n["equation"].replace(" ", "")
-    return n.cast(n.op("einsum", [n.cast(one, exact) for one in values], equation=equation), dtype)
+    if not is_float(n.dtypes[0]):
+        return n.exact(partial(np.einsum, equation), *values)
+    return n.op("einsum", values, equation=equation)
 
 
 @aten("outer")

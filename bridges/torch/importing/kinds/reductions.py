@@ -104,9 +104,13 @@ def _topk(n: Aten, x: Value, k: int, dim: int, largest: bool) -> list[Value]:
 
 @aten("sort")
 def _sort(n: Aten, x: Value, dim: int, descending: bool) -> list[Value]:
+    if not x.ndim:
+        return _alone(n, x)
     return n.op("sort", x, outs=("out", "ids"), axis=dim, descending=descending)
 
 
 @aten("argsort")
 def _argsort(n: Aten, x: Value, dim: int, descending: bool) -> Value:
+    if not x.ndim:
+        return n.const(0, np.int64)
     return n.op("argsort", x, axis=dim, descending=descending)
