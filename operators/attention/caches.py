@@ -64,11 +64,11 @@ def cache_append_kernel(k: KernelArgs) -> Call:
         if copy is not None:
             copy()
         begins = past.tolist()
-        if begins and not 0 <= min(begins) <= max(begins) <= rows.shape[1] - steps:
+        last = rows.shape[1] - steps
+        if begins and not 0 <= min(begins) <= max(begins) <= last:
+            begin = next(begin for begin in begins if not 0 <= begin <= last)
             raise RunError(
-                k.describe(
-                    f"{steps} rows do not fit after {max(begins)} into a cache of {rows.shape[1]}"
-                )
+                k.describe(f"{steps} rows do not fit after {begin} into a cache of {rows.shape[1]}")
             )
         # One sequence after the other: they are few, and an index of all costs 9 us.
         for begin, (target, source) in zip(begins, sequences, strict=True):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ...bridges.onnx.importing.imported import ImportedModel
+from ...framework.base.dtypes import is_whole
 from ...framework.base.errors import AttributeTypeError, OpscopeError, ShapeError
 from ...framework.base.files.atomic import PathLike
 from ...framework.base.scope import Scope
@@ -103,6 +104,7 @@ class Generator:
         Raises:
             ShapeError: no prompts, an empty one, or more tokens than the net has positions.
             AttributeTypeError: an argument out of bounds.
+            NotFiniteError: NaN among the scores, or nothing but -inf for a sequence.
         """
         tokens = self._tokens(
             prompts, steps, end, feed, after, lambda scores: scores.argmax(axis=1)
@@ -123,6 +125,8 @@ class Generator:
         seed: int | np.random.Generator | None = None,
     ) -> list[np.ndarray]:
         """Tokens drawn by their probabilities; see `greedy` for the other arguments.
+
+        Tokens with a score of +inf are equally probable, and all others have the probability 0.
 
         Args:
             temperature: scores are divided by it; below 1 makes probable tokens more probable.
@@ -280,7 +284,7 @@ class Generator:
         stepper.spread(width)
         beams = [_Beam(width, steps, end, length_penalty) for _ in checked]
         while True:
-            log_probs = log_softmax(scores.astype(np.float64)).reshape(len(beams), width, -1)
+            log_probs = log_softmax(scores).reshape(len(beams), width, -1)
             parents = [
                 n * width + beam.extend(own)
                 for n, (beam, own) in enumerate(zip(beams, log_probs, strict=True))
@@ -382,9 +386,10 @@ def _drawing(
     temperature: float, top_k: int, top_p: float, seed: int | np.random.Generator | None
 ) -> Chooser:
     """Draws tokens; see `Generator.sample`."""
-    if not 0 < temperature < np.inf or top_k < 0 or not 0 < top_p <= 1:
+    fits = is_whole(top_k) and top_k >= 0
+    if not fits or not 0 < temperature < np.inf or not 0 < top_p <= 1:
         raise AttributeTypeError(
-            "sample: wants temperature > 0, top_k >= 0 and 0 < top_p <= 1, not"
+            "sample: wants temperature > 0, a whole number top_k >= 0 and 0 < top_p <= 1, not"
             f" {temperature}, {top_k} and {top_p}"
         )
     rng = np.random.default_rng(seed)
@@ -399,8 +404,8 @@ def _drawing(
             kept = np.flatnonzero(np.any(scores >= bound, axis=0))
             scores = scores[:, kept]
             scores = np.where(scores < bound, -np.inf, scores)
-        scores = scores.astype(np.float64) / temperature
-        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        with np.errstate(over="ignore"):  # far below the largest is -inf
+            powers = np.exp(_below_largest(scores) / temperature)
         powers /= powers.sum(axis=1, keepdims=True)
         if top_p < 1:
             order = np.argsort(-powers, axis=1, kind="stable")
@@ -424,8 +429,19 @@ def _listed(tokens: Iterator[np.ndarray], count: int) -> list[np.ndarray]:
 
 def log_softmax(scores: np.ndarray) -> np.ndarray:
     """Natural logarithms of probabilities, along the last axis."""
-    shifted = scores - scores.max(axis=-1, keepdims=True)
+    shifted = _below_largest(scores)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def _below_largest(scores: np.ndarray) -> np.ndarray:
+    """Scores minus the largest one, along the last axis, in float64; 0 where both are +inf."""
+    scores = scores.astype(np.float64)
+    largest = scores.max(axis=-1, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore"):
+        shifted = scores - largest
+    if np.isposinf(largest).any():
+        shifted[scores == np.inf] = 0
+    return shifted
 
 
 def _check_prompts(prompts: Prompts, steps: int) -> list[np.ndarray]:

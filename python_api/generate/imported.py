@@ -9,14 +9,14 @@ import numpy as np
 
 from ...bridges.onnx.importing.imported import ImportedModel
 from ...framework.base.context import OpContext
-from ...framework.base.errors import NotFiniteError, OpscopeError, ShapeError, VariableError
+from ...framework.base.errors import OpscopeError, ShapeError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, STATE, make_op, make_var
 from ...framework.ir.op_list import OpList, OpNode
 from ...framework.passes.prune import prune
 from ...framework.runtime.plain_net import PlainNet
 from .cached_onnx import BRANCH, IDS, MASK, PLACES, POSITIONS, SCORES
-from .stepping import Read
+from .stepping import Read, checked_scores
 
 if TYPE_CHECKING:
     from ...bridges.onnx.importing.graph import InputInfo
@@ -110,12 +110,19 @@ class ImportedStepper:
         self.turn += 1
         given = self._checked_feed(feed or {}, sequences)
         if not self._proven:
-            self._prove({n: one[:1] if self._has_rows(n) else one for n, one in given.items()})
+            first = {n: a[:1] if self._has_rows(n, a, sequences) else a for n, a in given.items()}
+            self._prove(first)
         self._begin(sequences, given)
 
-    def _has_rows(self, name: str) -> bool:
-        """Whether an input that is fed has a row for each sequence."""
-        return not isinstance((self._others[name].shape or (0,))[0], int)
+    def _has_rows(self, name: str, array: np.ndarray, sequences: int) -> bool:
+        """Whether an input that is fed has a row for each sequence.
+
+        Where the model leaves the rank open, the array says it.
+        """
+        shape = self._others[name].shape
+        if shape is None:
+            return array.ndim > 0 and len(array) == sequences
+        return bool(shape) and not isinstance(shape[0], int)
 
     def _checked_feed(self, feed: Mapping[str, Any], sequences: int) -> dict[str, np.ndarray]:
         path = self.model.path
@@ -133,7 +140,8 @@ class ImportedStepper:
                 )
             value = feed[name]
             array = value if isinstance(value, np.ndarray) else np.asarray(value, info.dtype)
-            if self._has_rows(name) and len(np.atleast_1d(array)) != sequences:
+            has_rows = self._has_rows(name, array, sequences)
+            if has_rows and (not array.ndim or len(array) != sequences):
                 raise ShapeError(
                     f"{path}: {name!r} is [{dims}]; fed was {list(array.shape)} for {sequences}"
                     " sequences"
@@ -259,9 +267,7 @@ class ImportedStepper:
         return {name: np.full(shape, reads_caches) for name, shape in self._merged.items()}
 
     def _checked(self, scores: np.ndarray) -> np.ndarray:
-        if np.isnan(scores).any():
-            raise NotFiniteError(f"{self.model.path}: {self.scores!r} holds NaN")
-        return scores
+        return checked_scores(scores, f"{self.model.path}: {self.scores!r}")
 
     def _make_room(self, tokens: int) -> None:
         for name, held in self._held.items():
@@ -292,11 +298,12 @@ class ImportedStepper:
 
     def spread(self, copies: int) -> None:
         """See `Stepper.spread`."""
+        sequences = len(self._past)
         self._past = np.repeat(self._past, copies)
         self._held = {name: np.repeat(held, copies, 0) for name, held in self._held.items()}
         self._memory = {name: np.repeat(kept, copies, 0) for name, kept in self._memory.items()}
         self._feed = {
-            name: np.repeat(given, copies, 0) if self._has_rows(name) else given
+            name: np.repeat(given, copies, 0) if self._has_rows(name, given, sequences) else given
             for name, given in self._feed.items()
         }
 

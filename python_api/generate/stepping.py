@@ -253,7 +253,7 @@ class Stepper:
 
         Raises:
             ShapeError: more tokens than the net has positions.
-            NotFiniteError: NaN among the scores.
+            NotFiniteError: NaN among the scores, or nothing but -inf for a hypothesis.
         """
         lengths = np.array([len(prompt) for prompt in prompts])
         most = self._check_positions(lengths, more)
@@ -324,9 +324,7 @@ class Stepper:
         return scores.reshape(rows, steps if net is self._net else 1, -1)
 
     def _checked(self, scores: np.ndarray) -> np.ndarray:
-        if np.isnan(scores).any():
-            raise NotFiniteError(f"{self.step.net.name}: {self.scores!r} holds NaN")
-        return scores
+        return checked_scores(scores, f"{self.step.net.name}: {self.scores!r}")
 
     def _take_over(self, rows: np.ndarray) -> None:
         """Some hypotheses take over the states that the last run left."""
@@ -397,6 +395,20 @@ class Stepper:
                 self._allocate(cache, rows, -(-room // _ROOM) * _ROOM)
                 if used is not None:
                     self._used(cache)[...] = used
+
+
+def checked_scores(scores: np.ndarray, title: str) -> np.ndarray:
+    """Scores [hypotheses, tokens], once they are known to say something about each next token.
+
+    Raises:
+        NotFiniteError: NaN among them, or a row of nothing but -inf.
+    """
+    largest = scores.max(axis=1)  # NaN where there is one
+    if not (largest > -np.inf).all():
+        row = int((largest > -np.inf).argmin())
+        found = "NaN" if np.isnan(largest).any() else f"nothing but -inf in row {row}"
+        raise NotFiniteError(f"{title} holds {found}")
+    return scores
 
 
 def _repeat_sequences(rows: Any, offsets: Any, copies: int, xp: Any) -> tuple[Any, Any]:

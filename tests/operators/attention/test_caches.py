@@ -30,6 +30,11 @@ class TestCacheAppend(OpTest):
         cache, x, past = np.zeros((2, 4, 3)), np.zeros((2, 2, 3)), np.array([0, 3], np.int64)
         with pytest.raises(RunError, match="2 rows do not fit after 3 into a cache of 4"):
             self.output(Case({"cache": cache, "x": x, "past": past}))
+        for begins, wrong in (([1, -1], -1), ([-2, 3], -2), ([3, -2], 3), ([1 << 62, 0], 1 << 62)):
+            with pytest.raises(
+                RunError, match=f"2 rows do not fit after {wrong} into a cache of 4"
+            ):
+                self.output(Case({"cache": cache, "x": x, "past": np.array(begins)}))
         self.refuses("6 rows do not go", {"cache": cache, "x": np.zeros((2, 6, 3)), "past": past})
         self.refuses("a row of x", {"cache": cache, "x": x[:, :, :2], "past": past})
         self.refuses("int64", {"cache": cache, "x": x, "past": past.astype(np.int32)})

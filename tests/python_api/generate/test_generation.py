@@ -554,7 +554,8 @@ def test_wrong_arguments():
         generator.beam(["abc"], 3)
     with pytest.raises(AttributeTypeError, match="generation of 0 tokens"):
         generator.sample([[1]], 0)
-    for wrong in ({"temperature": 0.0}, {"top_p": 0.0}, {"top_p": 1.5}, {"top_k": -1}):
+    several = {"temperature": [0.0], "top_p": [0.0, 1.5], "top_k": [-1, 2.5, 2.0, None]}
+    for wrong in ({name: value} for name, values in several.items() for value in values):
         with pytest.raises(AttributeTypeError, match="temperature > 0"):
             generator.sample([[1]], 3, **wrong)
     with pytest.raises(AttributeTypeError, match="width >= 1"):

@@ -7,9 +7,10 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope
+from opscope.framework.base.errors import NotFiniteError
 from opscope.framework.base.machine import huge_pages
 from opscope.python_api.generate import stepping
-from opscope.python_api.generate.generation import Generator, _drawing
+from opscope.python_api.generate.generation import Generator, _drawing, log_softmax
 
 V = 40
 
@@ -28,6 +29,63 @@ def test_rows_draw_the_same_among_all_and_among_as_many():
         all_of_them, most = (_drawing(0.7, top_k, top_p, 3) for top_k in (0, 7))
         for _ in range(20):
             np.testing.assert_array_equal(all_of_them(scores), most(scores))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("top_k", [0, 1, 2, 4, 100])
+@pytest.mark.parametrize("top_p", [1.0, 0.5])
+def test_infinite_scores_are_drawn_alone(top_k, top_p):
+    inf = np.inf
+    scores = np.array([[0, 0, 0, inf, -inf], [0, 9e9, 0, 0, 0], [-inf, 1, inf, 3, inf]], np.float32)
+    choose = _drawing(1.0, np.int64(top_k), top_p, 0)
+    drawn = np.array([choose(scores) for _ in range(100)])
+    assert [set(column.tolist()) for column in drawn.T] == [{3}, {1}, {2, 4} if top_p == 1 else {2}]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-3])
+def test_a_tiny_temperature_draws_the_most_probable(temperature):
+    for scores in (
+        [[1, 3e38, 2]],
+        [[-3e38, 3e38, 2.9e38]],
+        [[-1.7e308, 1.7e308, 0]],
+        [[1, 3, 2.0]],
+    ):
+        for top_k in (0, 2):
+            choose = _drawing(temperature, top_k, 1.0, 0)
+            assert {int(choose(np.array(scores))[0]) for _ in range(20)} == {1}
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinite_scores_share_the_probability():
+    scores = np.array([[0, np.inf, np.inf], [-np.inf, 1, 1]], np.float32)
+    np.testing.assert_allclose(np.exp(log_softmax(scores)), [[0, 0.5, 0.5]] * 2)
+
+
+def biased(bias):
+    """A generator of tokens whose scores are those of a constant."""
+    b = NetBuilder("net")
+    b.fc(b.embedding(b.input("ids", [-1, -1], "int64"), [V, 4]), size=V, name="scores")
+    scope = Scope()
+    b.initialize(scope)
+    scope.get("scores.b").set(np.asarray(bias, np.float32))
+    return Generator(b, scope)
+
+
+@pytest.mark.filterwarnings("error")
+def test_all_ways_write_a_token_with_an_infinite_score():
+    generator = biased([0] * 5 + [np.inf] + [0] * (V - 6))
+    ways = [generator.greedy([[1, 2], [3]], 4)]
+    ways += [generator.sample([[1, 2], [3]], 4, top_k=k, seed=0) for k in (0, 1, 2, V, 2 * V)]
+    ways += [[best[0].tokens for best in generator.beam([[1, 2], [3]], 4, width=2)]]
+    assert [[list(row) for row in way] for way in ways] == [[[5] * 4] * 2] * len(ways)
+
+
+def test_scores_without_a_likely_token_are_refused():
+    generator = biased([-np.inf] * V)
+    for way in (generator.greedy, generator.sample, generator.beam):
+        with pytest.raises(NotFiniteError, match="'scores' holds nothing but -inf in row 0"):
+            way([[1, 2], [3]], 4)
 
 
 @pytest.mark.parametrize("weights", ["", "q8"])
