@@ -113,6 +113,9 @@ struct region {
   uint32_t waiting;
   struct { APART uint32_t taken; } claims[MOST];
 };
+/* home: the part that it begins with. Between the taking of a job and its reading another caller,
+   who comes too late with a region of other parts, may have written it: it says which share comes
+   first, and nothing that a result depends on. */
 struct worker {
   APART struct region *job;
   uint32_t home, signal, asleep;
@@ -188,9 +191,11 @@ static void spare(struct region *r, uint32_t target, int64_t begun, uint32_t own
     pause_briefly();
 }
 
-/* takes parts until all are done; returns how long it waited for others */
-static int64_t take_part(struct region *r, uint32_t home) {
+/* takes parts until all are done, first those of the share that `from` lies in, whatever that is;
+   returns how long it waited for others */
+static int64_t take_part(struct region *r, uint32_t from) {
   const uint32_t parts = r->parts, all = r->count * parts, shares = r->shares;
+  const uint32_t home = from % parts / shares * shares;
   int64_t waited = 0;
   for (uint32_t done; (done = READ(r->done)) < all;) {
     const uint32_t at = done / parts;
@@ -294,7 +299,7 @@ static void *serve(void *worker) {
   for (;;) {
     struct region *r = next_job(me);
     if (!r) continue;
-    const int64_t begun = now(), waited = take_part(r, READ(me->home) % r->parts);
+    const int64_t begun = now(), waited = take_part(r, READ(me->home));
     if (r->brief) judge(waited, now() - begun, 1);  /* the caller may have lost its core to this */
     ADD(r->refs, -1);
   }

@@ -163,7 +163,9 @@ def test_one_thread_runs_alone() -> None:
 
 
 def test_several_callers_at_once(several: int) -> None:
-    lists = [Counted(1 + number % 3) for number in range(5)]
+    # Also of short items, whose parts are fewer: they are one each for a thread.
+    works = MUCH, WAKE_WORK
+    lists = [Counted(1 + number % 3, work=works[number % 2]) for number in range(5)]
 
     def work(counted: Counted) -> None:
         for _ in range(400):
@@ -282,6 +284,20 @@ int64_t spared(int64_t took, int own, int done) {
 void end(int64_t at, int64_t lost, int64_t whole, int brief) {
   time_now = at, judge(lost, whole, brief);
 }
+static void note(const void *notes, word t, word n) {
+  int64_t *to = (int64_t *)notes;
+  to[++to[0]] = t;
+}
+/* the parts that a thread alone takes of two items, which begins with part `from`: how many, and
+   these */
+void walk(uint32_t from, uint32_t parts, uint32_t shares, int64_t *notes) {
+  const struct item one = {.function = (void *)note, .argument = notes}, items[2] = {one, one};
+  const struct list list = {.items = items, .count = 2};
+  struct region *r = &regions[0];
+  memset(r, 0, sizeof *r), notes[0] = 0;
+  r->list = &list, r->count = 2, r->parts = parts, r->shares = shares;
+  take_part(r, from);
+}
 """
 _MS = 1_000_000
 
@@ -300,6 +316,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     found.spared.argtypes = (ctypes.c_int64, ctypes.c_int, ctypes.c_int)
     found.spared.restype = ctypes.c_int64
     found.end.argtypes = (*(ctypes.c_int64,) * 3, ctypes.c_int)
+    found.walk.argtypes = (*(ctypes.c_uint32,) * 3, ctypes.c_void_p)
     return found
 
 
@@ -397,3 +414,19 @@ def test_threads_are_waited_for_before_their_parts_are_taken(policy: ctypes.CDLL
     assert 20_000 <= policy.spared(80_000, 4, 4) <= 20_000 + ticks
     assert 50_000 <= policy.spared(4_000_000, 4, 4) <= 50_000 + ticks
     assert policy.spared(80_000, 4, 8) <= ticks
+
+
+@pytest.mark.parametrize("parts, shares", [(2, 1), (3, 1), (8, 4), (12, 4), (128, 4), (128, 1)])
+def test_a_thread_takes_every_part_once_wherever_it_begins(
+    policy: ctypes.CDLL, tmp_path: Path, parts: int, shares: int
+) -> None:
+    """Another caller may have written for another region where it begins."""
+    policy.begin(str(tmp_path / "loadavg").encode())
+    for start in [*range(2 * parts), 2**32 - 1]:
+        notes = np.zeros(1 + 2 * parts, np.int64)
+        policy.walk(start, parts, shares, notes.ctypes.data)
+        assert notes[0] == 2 * parts
+        own = start % parts // shares * shares
+        for taken in notes[1:].reshape(2, parts).tolist():
+            assert sorted(taken) == list(range(parts)), (start, taken)
+            assert taken[:shares] == list(range(own, own + shares))
