@@ -303,7 +303,9 @@ class Stepper:
             if variable is None or type(variable.inner) is not np.ndarray:
                 continue
             packed = [] if variable.packs is None else variable.packs.memory
-            spans += [(one.ctypes.data, one.nbytes) for one in packed or [variable.inner]]
+            # The bytes of any other array, such as a reversed or broadcast one, are no span.
+            arrays = (one for one in packed or [variable.inner] if one.flags.forc)
+            spans += [(one.ctypes.data, one.nbytes) for one in arrays]
         if sum(size for _, size in spans) >= _MANY_BYTES:
             huge_pages.gather(spans)
 

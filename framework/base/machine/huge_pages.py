@@ -23,8 +23,8 @@ def gather(spans: Iterable[tuple[int, int]]) -> int:
     """Let memory lie in huge pages, at the same addresses and with the same values.
 
     Args:
-        spans: (address, bytes) of arrays. A huge page half of which they fill, or more, is made
-            of the small ones there.
+        spans: (address, bytes) of arrays that are C- or F-contiguous. A huge page half of which
+            they fill, or more, is made of the small ones there.
 
     Returns:
         How many huge pages there are now; 0 where the system makes none.

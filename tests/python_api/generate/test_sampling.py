@@ -111,6 +111,25 @@ def test_weights_that_each_token_reads_are_gathered_once(monkeypatch, weights):
         assert all(spans[array.ctypes.data] == array.nbytes for array in held)
 
 
+def test_only_contiguous_weights_are_gathered(monkeypatch):
+    b = NetBuilder("views")
+    x = b.embedding(b.input("ids", [-1, -1], "int64"), [V, 8])
+    b.fc(x, size=V, name="scores")
+    scope = Scope()
+    b.initialize(scope)
+    generator = Generator(b, scope)
+    own = generator.stepper.scope
+    bias, table, turned = (own.find(name) for name in ("scores.b", "embedding_0.w", "scores.w"))
+    table.share(table.inner[::-1])
+    bias.share(np.broadcast_to(np.float32(0.5), bias.shape))
+    turned.share(np.asfortranarray(turned.inner))
+    asked = []
+    monkeypatch.setattr(huge_pages, "gather", asked.extend)
+    monkeypatch.setattr(stepping, "_MANY_BYTES", 0)
+    generator.greedy([[1, 2]], 4)
+    assert asked == [(turned.inner.ctypes.data, turned.inner.nbytes)]
+
+
 def test_few_weights_stay_where_they_are(monkeypatch):
     b = NetBuilder("narrow")
     x = b.embedding(b.input("ids", [-1, -1], "int64"), [V, 8])
