@@ -52,8 +52,13 @@ def task(
 class Tiles:
     """The tiles of a first factor that several products have, one after another.
 
+    They lie at the start of the memory that every `panel_memory(..., in_turn=False)` gets; these
+    products take theirs after it. From the one that splits the factor to the last one that reads
+    its tiles nothing may take that memory from its start. The library that computes small products
+    between them takes it only for a single row, of which no tiles are made.
+
     Attributes:
-        pieces: memory of the tiles of each piece; it begins the memory that panels are in.
+        pieces: memory of the tiles of each piece.
         nbytes: of all pieces.
     """
 
