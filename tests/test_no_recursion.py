@@ -50,8 +50,8 @@ BOUNDED = {
         framework/passes/verify/values.py: _all_names
         framework/passes/verify/world.py: world_types
         framework/runtime/initialize.py: _nets
-        framework/runtime/plain_net.py: PlainNet.add_backward_ops PlainNet.add_optimizer_ops PlainNet.copy
-            PlainNet.externals PlainNet.run
+        framework/runtime/plain_net.py: PlainNet.add_backward_ops PlainNet.add_optimizer_ops
+            PlainNet.copy PlainNet.externals PlainNet.run
         python_api/builder/net_builder.py: NetBuilder._net_and_gradients NetBuilder.add_op
             NetBuilder.append NetBuilder.append_desc NetBuilder.desc NetBuilder.gradients
             NetBuilder.last_forward_op NetBuilder.name NetBuilder.names_of NetBuilder.net
