@@ -12,13 +12,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from typing import Any
 
-from .graph import Graph, Node, renamed
+import numpy as np
+
+from .calls import Kind
+from .graph import Graph, Node, instantiated, renamed
 
 _MOVED = frozenset(
     "MatMul Gemm Add Sub Mul Tanh Sigmoid Relu Softmax Transpose Unsqueeze Cast Identity".split()
 )
-"""Operators that no value makes fail: a loop may have no round, and then computes nothing."""
+"""Operators that are computed before a loop: those whose results nets read as they read inputs.
+
+Shapes and places stay inside, where the shapes of what a round reads tell them beforehand.
+"""
+_BEGINS = "Loop.begins"
+"""The operator that tells of a loop's first two inputs whether there is a first round."""
 _VERSION = 13
 """The operator set of the nodes that are written."""
 
@@ -70,17 +79,52 @@ def _settled(loop: Node, arrays: Collection[str]) -> Iterator[Node]:
         nodes[::-1],
         tuple(dict.fromkeys(name for name in outside if name in read)),
     )
-    yield from moved
-    yield replace(
-        loop,
-        inputs=_chosen(loop.inputs, [False, False, *stays]),
-        outputs=_chosen(loop.outputs, stays),
-        attrs={**loop.attrs, "body": settled},
-        captures=settled.captures,
-    )
+    left = _chosen(loop.outputs, stays)
+    if any(left):  # else no round gives what is read
+        yield from _in_case(loop, moved, settled.captures)
+        yield replace(
+            loop,
+            inputs=_chosen(loop.inputs, [False, False, *stays]),
+            outputs=left,
+            attrs={**loop.attrs, "body": settled},
+            captures=settled.captures,
+        )
     for is_same, given, out in zip(stays, givens, loop.outputs, strict=False):
         if is_same and out:
             yield Node("Identity", "", _VERSION, out, (given,), (out,), {})
+
+
+def _in_case(loop: Node, moved: Sequence[Node], read: Collection[str]) -> Iterator[Node]:
+    """What computes nodes of a body before the loop where it has a round.
+
+    A loop of none computes nothing, so that nothing of it may fail.
+
+    Args:
+        read: what the loop reads then.
+    """
+    made = {out for node in moved for out in node.outputs}
+    outs = tuple(name for name in read if name in made)
+    if not outs:
+        return
+    begins = f"{next(filter(None, loop.outputs))}/begins"
+    yield Node(_BEGINS, "", _VERSION, loop.name, loop.inputs[:2], (begins,), {}, kind=_KIND)
+    around = dict.fromkeys(name for node in moved for name in node.reads() if name not in made)
+    none = {"value": np.zeros(0, np.float32)}  # which no round reads
+    empty = [Node("Constant", "", _VERSION, loop.name, (), (name,), none) for name in outs]
+    graphs = Graph((), outs, [*moved], (*around,)), Graph((), outs, empty)
+    keys = "then_branch", "else_branch"
+    branches = {
+        key: instantiated(graph, {}, f"/{key}") for key, graph in zip(keys, graphs, strict=True)
+    }
+    yield Node("If", "", _VERSION, loop.name, (begins,), outs, branches, (*around,))
+
+
+def _begins(n: object, most: np.ndarray | None = None, goes_on: np.ndarray | None = None) -> Any:
+    rounds = most is None or most.reshape(-1)[0] > 0
+    return np.array(rounds and (goes_on is None or bool(goes_on.reshape(-1)[0])))
+
+
+_KIND = Kind(_begins, takes_sizes=True)
 
 
 def _unchanged(body: Graph, givens: Sequence[str]) -> list[bool]:
@@ -106,10 +150,16 @@ def _parted(body: Graph, arrays: Collection[str]) -> tuple[list[Node], list[Node
     kept: list[Node] = []
     for node in body.nodes:
         reads = node.reads()
-        movable = node.op in _MOVED and not node.domain and changing.isdisjoint(reads)
-        if movable and not all(name in arrays for name in reads):
+        movable = _is_moved(node) and changing.isdisjoint(reads)
+        if movable and (node.op == _BEGINS or not all(name in arrays for name in reads)):
             moved.append(node)
             changing.difference_update(node.outputs)
         else:
             kept.append(node)
     return moved, kept
+
+
+def _is_moved(node: Node) -> bool:
+    """Whether a node is one to move; what an inner loop has before it is one, too."""
+    ones = [one for graph in node.graphs() for one in graph.nodes] if node.op == "If" else [node]
+    return all(one.op in (*_MOVED, _BEGINS, "Constant") and not one.domain for one in ones)
