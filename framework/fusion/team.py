@@ -441,6 +441,8 @@ def copy_task(
         return None
     count = target.shape[0] if target_rows is None else len(target_rows)
     size = target.dtype.itemsize * math.prod(target.shape[1:])
+    if not size:
+        count = 0  # there may be more rows without elements than a loop could visit
     fields: dict[str, Any] = {"rows": count, "bytes": size, "target": target, "source": source}
     fields |= {"target_step": target.strides[0], "source_step": source.strides[0]}
     for name, rows in (("target_rows", target_rows), ("source_rows", source_rows)):
@@ -457,6 +459,8 @@ def fill_task(target: Any, value: float) -> ParallelTask | None:
     """The task target[...] = value; None where the array does not suit."""
     if type(target) is not np.ndarray or not target.ndim:
         return None
+    if not target.size:
+        target = target[:0]  # there may be more rows without elements than memory for their places
     # Rows of an array may be few and long, or single numbers: equal pieces are shared among threads
     # better.
     if target.flags.c_contiguous and target.size >= _PIECE:

@@ -207,13 +207,14 @@ def _same_argument(one: Any, other: Any, anywhere: Sequence[tuple[int, int]]) ->
         return len(one) == len(other) and all(
             _same_argument(*pair, anywhere) for pair in zip(one, other, strict=True)
         )
+    if isinstance(one, (float, complex, np.inexact)):
+        return repr(one) == repr(other)  # NaN differs from itself, and 0.0 equals -0.0
     if not isinstance(one, np.ndarray):
         return bool(one == other)
-    return (
-        isinstance(other, np.ndarray)
-        and one.dtype == other.dtype
-        and one.shape == other.shape
-        and (one.ctypes.data == other.ctypes.data or is_within(one.ctypes.data, anywhere))
+    if not isinstance(other, np.ndarray) or one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return not one.size or (
+        (one.ctypes.data == other.ctypes.data or is_within(one.ctypes.data, anywhere))
         and all(
             a == b for a, b, n in zip(one.strides, other.strides, one.shape, strict=True) if n > 1
         )

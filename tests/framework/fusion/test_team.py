@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 import weakref
 from dataclasses import replace
 
@@ -76,6 +77,14 @@ def test_arrays_that_do_not_suit() -> None:
     ):
         assert team.copy_task(target, source) is None
     assert team.copy_task(np.zeros((0, 3)), np.zeros((0, 3))) is not None
+
+
+def test_rows_without_elements_are_left_out() -> None:
+    """No loop could visit so many, and no memory holds their places."""
+    target = np.zeros((sys.maxsize // 64, 0), np.float32)
+    for task in (team.copy_task(target, target), team.fill_task(target, 1.0)):
+        assert task is not None and task.work == 0
+        run(task)
 
 
 def chain(size: int) -> tuple[list, np.ndarray]:

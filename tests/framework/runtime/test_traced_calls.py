@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -60,6 +62,54 @@ def test_functions_of_numpy_get_arrays_where_those_lie() -> None:
     assert all(map(same_calls, leaves(call), own))
     assert not same_calls(own[0], partial(np.multiply, x, factor, out=x))
     assert not same_calls(own[0], own[1]) and not same_calls(own[0], nothing)
+
+
+def test_equal_calls_compute_the_same() -> None:
+    x, out = np.zeros((2, 3), "f4")
+    nan = np.float32(np.nan)
+
+    def product(factor: Any) -> Any:
+        return partial(np.multiply, x, factor, out=out)
+
+    for factor in (nan, np.nan, np.float32(0), -0.0, 2, (1, nan), complex(np.nan, -0.0)):
+        assert same_calls(product(factor), product(deepcopy(factor)))
+    assert same_calls(product(nan), product(np.divide(nan, nan)))
+    for first, second in ((0.0, -0.0), (nan, np.float32(1)), (0j, complex(0, -0.0)), (1, 2)):
+        assert not same_calls(product(first), product(second))
+    assert not same_calls(product(1.0), product(x))
+
+
+def test_arrays_without_elements_are_equal_wherever_they_lie() -> None:
+    memory = np.zeros((8, 6), "f4")
+
+    def copy(source: Any) -> Any:
+        return partial(np.copyto, memory, source)
+
+    turned = np.zeros((0, 8), "f4").T
+    assert memory[:, :0].strides != turned.strides
+    assert same_calls(copy(memory[:, :0]), copy(turned))
+    assert not same_calls(copy(memory[:, :0]), copy(memory[:7, :0]))
+    assert not same_calls(copy(memory[:, :0]), copy(np.zeros((8, 0))))
+
+
+def test_no_trace_of_arrays_without_elements_disagrees(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(executor, "_SLOW", 0.0)
+    b = NetBuilder("flat")
+    x = b.input("x", [-1, -1])
+    flat = b.reshape(b.mul(b.tanh(x), x), shape=[-1])
+    deep = NetBuilder("deep")
+    h = deep.input("x", [-1, 8])
+    for _ in range(140):  # enough steps for one trace to bind those that are alike
+        h = deep.sub(deep.tanh(h), deep.mean(h, axes=[1], keepdims=True))
+    for net, out, shapes in ((b, flat, ((4, 3), (90, 0), (80, 0))), (deep, h, ((4, 8), (0, 8)))):
+        scope = Scope()
+        for shape in shapes:
+            scope.feed({"x": np.ones(shape, np.float32)})
+            net.net.run(scope, OpContext(train=False, live_out=[out.name]))
+            assert scope.numpy(out.name).size == math.prod(shape)
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 @pytest.mark.parametrize(
