@@ -5,7 +5,8 @@ fed and what a run left in the scope. To add a net, write its function and run
 `python tests/framework/test_golden_nets.py NAME` with `tests` on the path; files that are there
 already are what this test protects and are never written anew. What builders
 wrote since step nets hold composites whole is `cells/NAME.pb` there, and what they write since nets
-hold layers whole, too, `whole/NAME.pb`: all run to the same bits.
+hold layers whole, too, and compress matrices of nnet3 right after they are made, `whole/NAME.pb`:
+all run to the same bits.
 """
 
 from __future__ import annotations

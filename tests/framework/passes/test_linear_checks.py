@@ -51,7 +51,7 @@ def test_names_are_compared_a_few_times_only(monkeypatch):
         return close(name, names, *args, **options)
 
     monkeypatch.setattr(errors.difflib, "get_close_matches", counted)
-    found = problems(undefined(3000))
+    found = problems(net_of([relu(f"value{n}x", f"value{n}") for n in range(3000)]))
     assert len([problem for problem in found if problem.kind == "undefined"]) == 3000
     assert 0 < sum(compared) <= errors._MOST_LOOKS
 
