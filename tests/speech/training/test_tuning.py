@@ -23,7 +23,7 @@ from spoken_tones import write_corpus
 from vosk_beside import vosk_beside
 
 TUNING = {
-    **{"copies": 3, "initial_lr": 0.02, "minibatch": "4,2,1", "epochs": 20},
+    **{"copies": 3, "initial_lr": 0.01, "minibatch": "4,2,1", "epochs": 20},
     **{"test_speakers": "cid", "body_rate": 0.5, "chunks": "90,60"},
 }
 RESULTS = ("align/ali.ark", "tree/den.fst", "examples/train.ark", "train/am/final.mdl")
