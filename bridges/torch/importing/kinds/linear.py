@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,11 @@ from ..calls import Aten, aten, wants_floats
 from .arithmetic import times
 
 
-def _product(n: Aten, x: Value, y: Value, **attrs: Any) -> Value:
-    """A product of matrices."""
-    return n.op("matmul", x, y, **attrs) if is_float(x.dtype) else n.exact(np.matmul, x, y)
+def _product(n: Aten, x: Value, y: Value, alpha: float = 1) -> Value:
+    """A product of matrices, times a number."""
+    if is_float(x.dtype):
+        return n.op("matmul", x, y, **({} if alpha == 1 else {"alpha": float(alpha)}))
+    return times(n, n.exact(np.matmul, x, y), int(alpha))
 
 
 @aten("linear")
@@ -49,14 +50,11 @@ _FACTORS = {"addmm": ("mat1", "mat2"), "addmv": ("mat", "vec"),
 @aten(*_FACTORS)
 def _addmm(n: Aten) -> Value:
     x, y = (n[name] for name in _FACTORS[n.name])
-    alpha, beta = n.get("alpha", 1), n.get("beta", 1)
-    if is_float(x.dtype):
-        product = n.op("matmul", x, y, **({} if alpha == 1 else {"alpha": float(alpha)}))
-    else:
-        alpha, beta = int(alpha), int(beta)
-        product = times(n, _product(n, x, y), alpha)
+    product = _product(n, x, y, n.get("alpha", 1))
     if n.name == "addbmm":
         product = n.op("reduce_sum", product, axes=[0])
+    beta = n.get("beta", 1)
+    beta = beta if is_float(x.dtype) else int(beta)
     return n.op("add", product, times(n, n["self"], beta)) if beta else product
 
 
