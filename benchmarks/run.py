@@ -82,14 +82,15 @@ class Run:
         self.machine = {"processor": processor(), "cores": cores(), "date": today}
         self.machine["python"] = sys.version
         self.rows: list[Row] = []
-        self.ceilings: dict[int, float] = {}
+        self.ceilings: dict[tuple[int, str], float] = {}
 
     def save(self) -> None:
         """Writes what was found so far; the file is whole at any time."""
         results = {
             "machine": self.machine,
             "product_ceiling_gflops": {
-                count: flops / 1e9 for count, flops in self.ceilings.items()
+                f"{count} {without}".strip(): flops / 1e9
+                for (count, without), flops in self.ceilings.items()
             },
             "rows": [row.json() for row in self.rows],
         }
@@ -130,9 +131,10 @@ class Run:
         peer = min(peers, key=lambda side: found[side].median)
         achieved = None
         if workload.operations:
-            if condition.threads not in self.ceilings:
-                self.ceilings[condition.threads] = ceiling(condition.threads)
-            achieved = workload.operations() / ours.median / self.ceilings[condition.threads]
+            machine = condition.threads, condition.without
+            if machine not in self.ceilings:
+                self.ceilings[machine] = ceiling(*machine)
+            achieved = workload.operations() / ours.median / self.ceilings[machine]
         pairs = zip(found[peer].wall, ours.wall, strict=True)
         row = Row(
             workload=key,

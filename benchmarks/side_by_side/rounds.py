@@ -182,9 +182,9 @@ def program(
     return wall, used - before.children_user - before.children_system
 
 
-def ceiling(threads: int) -> float:
-    """Floating-point operations a second of a large product: the best of ours and of the libraries
-    that are there."""
+def ceiling(threads: int, without: str = "") -> float:
+    """Floating-point operations a second of a large product without these parts of the machine: the
+    best of ours and of the libraries that are there."""
     code = (
         "import time, numpy as np\n"
         "a, b = (np.random.rand(2048, 2048).astype('f') for _ in 'ab')\n"
@@ -204,7 +204,7 @@ def ceiling(threads: int) -> float:
         "    started = time.perf_counter(); call(); return time.perf_counter() - started\n"
         "print(2 * 2048**3 / min(seconds(kind) for _ in range(8) for kind in kinds))\n"
     )
-    env = dict(os.environ) | dict.fromkeys(THREADS, str(threads))
+    env = environment(threads, without)
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True
     )
