@@ -34,7 +34,7 @@ class TestCacheAppend(OpTest):
             with pytest.raises(
                 RunError, match=f"2 rows do not fit after {wrong} into a cache of 4"
             ):
-                self.output(Case({"cache": cache, "x": x, "past": np.array(begins)}))
+                self.output(Case({"cache": cache, "x": x, "past": np.array(begins, np.int64)}))
         self.refuses("6 rows do not go", {"cache": cache, "x": np.zeros((2, 6, 3)), "past": past})
         self.refuses("a row of x", {"cache": cache, "x": x[:, :, :2], "past": past})
         self.refuses("int64", {"cache": cache, "x": x, "past": past.astype(np.int32)})
