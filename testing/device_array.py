@@ -87,9 +87,13 @@ def like(name: str, original: Callable[..., Any], text: str) -> Callable[..., An
     names = list(signature.parameters)
     required = [n for n, p in signature.parameters.items() if p.default is p.empty]
     racing = name in RACING
+    all_names, wanted = frozenset(names), frozenset(required)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
+        given = dict(zip(names, args, strict=False)) | kwargs
+        each_once = len(given) == len(args) + len(kwargs)
+        if not (each_once and wanted <= given.keys() <= all_names):
+            signature.bind(*args, **kwargs)  # says what is wrong; for all calls it is slow
         out = given.get("out")
         if out is not None and type(out) is not ndarray:
             raise TypeError(f"{name}: out is {type(out)}, no array of the device")

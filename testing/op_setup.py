@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -247,8 +248,7 @@ class Setup:
     def seed(self, name: str) -> np.ndarray:
         """The gradient of the loss with respect to an output."""
         shape, dtype = self.specs[name]
-        rng = np.random.default_rng(sum(map(ord, name)))
-        return rng.uniform(0.5, 1.5, shape).astype(dtype) * rng.choice([-1, 1], shape).astype(dtype)
+        return _seed(name, tuple(shape), np.dtype(dtype)).copy()
 
     def net(
         self, tails: bool = True, trained: Collection[str] = ()
@@ -355,6 +355,13 @@ def run(setup: Setup, place: Place | None = None, *, arrays: Any = None, **how: 
     """Run a case's forward operators; `how` as in `execute`."""
     given = setup.arrays if arrays is None else arrays
     return setup.execute(setup.descs, given, setup.given, place, **how)
+
+
+@functools.cache
+def _seed(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """See `Setup.seed`: to make a generator takes longer than most operators."""
+    rng = np.random.default_rng(sum(map(ord, name)))
+    return rng.uniform(0.5, 1.5, shape).astype(dtype) * rng.choice([-1, 1], shape).astype(dtype)
 
 
 def _cast(array: np.ndarray, dtype: Any) -> np.ndarray:
