@@ -10,7 +10,8 @@
 
 Each also runs two nets, whose outputs must be those of this Python.
 
-Names choose some of these, `here` the first ones; all else goes to pytest: `avx2 aarch64 --quick`.
+Names choose some of these, `here` the first ones, `older` those but for the newest, which all other
+tests run on; what else is given goes to pytest: `avx2 aarch64 --quick`.
 What lacks its tools is left out with a line that says what they are.
 """
 
@@ -96,7 +97,7 @@ def main(arguments: list[str]) -> int:
     """Run the tests on the machines that are named, or on all; returns the exit code."""
     here = {one.name: partial(of_kind, one.name) for one in native.kinds_here()}
     known = {**here, "sanitized": sanitized, "aarch64": aarch64.prepared, "wasm": wasm.prepared}
-    groups = {"here": [*here], **{name: [name] for name in known}}
+    groups = {"here": [*here], "older": [*here][:-1], **{name: [name] for name in known}}
     named = [name for word in arguments for name in groups.get(word, [])]
     rest = [word for word in arguments if word not in groups]
     failed = []
