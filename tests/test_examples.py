@@ -191,7 +191,8 @@ def test_tagger_on_atis(tmp_path: pathlib.Path) -> None:
     folder = os.environ.get("OPSCOPE_CNTK_DATA", ROOT.parent / "shared" / "data" / "cntk")
     if not pathlib.Path(folder, "atis.train.ctf").exists():
         pytest.skip(f"{folder} has no atis.train.ctf; set OPSCOPE_CNTK_DATA to its folder")
-    printed = run(TAGGER, folder, "--out", tmp_path, "--epochs", 4)
+    fast = ("--epochs", 2, "--rate", 0.004)
+    printed = run(TAGGER, folder, "--out", tmp_path, *fast)
     assert word_error(printed) <= 4.0
 
 
