@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import operator
 import subprocess
 import sys
@@ -462,6 +463,42 @@ def test_torch_is_not_imported() -> None:
         " opscope.from_torch; sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+ALONG_AN_AXIS: dict[str, Any] = {
+    "index_select": lambda x, index, source: torch.index_select(x, 0, index),
+    "gather": lambda x, index, source: torch.gather(x, 0, index),
+    "scatter": lambda x, index, source: torch.scatter(x, 0, index, source),
+    "scatter of a number": lambda x, index, source: torch.scatter(x, 0, index, 2.5),
+    "scatter_add": lambda x, index, source: torch.scatter_add(x, 0, index, source),
+    "mean": lambda x, index, source: torch.scatter_reduce(x, 0, index, source, "mean"),
+    "amax": lambda x, index, source: torch.scatter_reduce(x, 0, index, source, "amax"),
+    "index_copy": lambda x, index, source: torch.index_copy(x, 0, index, source),
+    "index_add": lambda x, index, source: torch.index_add(x, 0, index, source),
+    "index_fill": lambda x, index, source: torch.index_fill(x, 0, index, 2.5),
+}
+
+
+@pytest.mark.parametrize("name", ALONG_AN_AXIS)
+def test_single_numbers_have_an_axis_where_one_is_named(name: str) -> None:
+    """Of no dimension or of one, each of them, where PyTorch takes it."""
+    function, taken = ALONG_AN_AXIS[name], 0
+    for dims in itertools.product((0, 1), repeat=3):
+        pairs = zip(dims, (3.0, 0, 7.0), strict=True)
+        tensors = (torch.full((1,) * dim, value) for dim, value in pairs)
+        given = dict(zip(("x", "index", "source"), tensors, strict=True))
+        try:
+            wanted = function(*given.values()).numpy()
+        except (IndexError, RuntimeError):
+            continue
+        taken += 1
+        model = from_torch(export(Fn(function), list(given.values())))
+        inputs = [info.name for info in model.inputs]
+        arrays = dict(zip(inputs, (one.numpy() for one in given.values()), strict=True))
+        (found,) = model.run(arrays).values()
+        assert found.shape == wanted.shape, dims
+        np.testing.assert_array_equal(found, wanted, err_msg=str(dims))
+    assert taken >= 4
 
 
 @pytest.mark.parametrize("place", [-4, -3, 2, 3])

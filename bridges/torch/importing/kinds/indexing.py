@@ -12,6 +12,7 @@ from .....framework.base.dtypes import is_float
 from ....onnx.importing.calls import Value
 from ....onnx.importing.kinds.selection import counted
 from ..calls import Aten, aten
+from .shapes import as_row
 
 
 class _Places(NamedTuple):
@@ -80,10 +81,19 @@ def _index(n: Aten, x: Value, indices: list[Value | None]) -> Value:
 
 @aten("index_copy")
 def _index_copy(n: Aten, x: Value, dim: int, index: Value, source: Value) -> Value:
-    axis = dim % max(x.ndim, 1)
-    ids = n.cast(counted(n, index, x.shape[axis]), np.int64)
-    ids = n.reshaped(ids, [-1 if other == axis else 1 for other in range(x.ndim)])
-    return n.op("put_along_axis", x, ids, n.cast(source, x.dtype), axis=axis, mode="set")
+    rows, axis = as_row(n, x), dim % max(x.ndim, 1)
+    ids = n.cast(counted(n, as_row(n, index), rows.shape[axis]), np.int64)
+    ids = n.reshaped(ids, [-1 if other == axis else 1 for other in range(rows.ndim)])
+    values = as_row(n, n.cast(source, x.dtype))
+    found = n.op("put_along_axis", rows, ids, values, axis=axis, mode="set")
+    return found if x.ndim else n.reshaped(found, [])
+
+
+def _filled_up(n: Aten, values: Value, shape: list[int]) -> Value:
+    """Values in a shape; they may have more axes in front, of length 1."""
+    if values.ndim > len(shape):
+        values = n.reshaped(values, values.shape[values.ndim - len(shape) :])
+    return values if list(values.shape) == shape else n.op("expand", values, shape=shape)
 
 
 @aten("index_put", "_index_put_impl")
@@ -101,9 +111,7 @@ def _index_put(
     axes, first = places.axes, places.first
     if accumulate and axes == [0]:
         (where,) = places.ids
-        shape = [*where.shape, *x.shape[1:]]
-        if list(values.shape) != shape:
-            values = n.op("expand", values, shape=shape)
+        values = _filled_up(n, values, [*where.shape, *x.shape[1:]])
         return n.op("scatter_add", x, where, values, from_end=True)
     ids = _stacked(n, x, places)
     rows = [ids.shape[0] if axis in axes else size for axis, size in enumerate(x.shape)]
@@ -115,9 +123,7 @@ def _index_put(
     lead = list(ids.shape[:-1])
     inner = list(moved.shape[len(axes) :])
     shape = [*inner[:first], *lead, *inner[first:]]
-    if list(values.shape) != shape:
-        values = n.op("expand", values, shape=shape)
-    count = len(lead)
+    values, count = _filled_up(n, values, shape), len(lead)
     values = n.moved(values, [*range(first, first + count), *range(first),
                               *range(first + count, len(shape))])  # fmt: skip
     changed = n.op("scatter_nd", moved, ids, values, mode="add" if accumulate else "set")

@@ -10,22 +10,24 @@ import numpy as np
 from .....framework.base.untrusted.values import check_fill
 from ....onnx.importing.calls import Value
 from ..calls import Aten, aten
-from .shapes import spread
+from .shapes import as_row, spread
 
 
 @aten("index_select")
 def _index_select(n: Aten, x: Value, dim: int, index: Value) -> Value:
-    return n.op("gather", x, index, axis=dim)
+    found = n.op("gather", as_row(n, x), as_row(n, index), axis=dim)
+    return found if x.ndim else n.reshaped(found, [])
 
 
 @aten("gather")
 def _gather(n: Aten) -> Value:
-    x, ids = n["self"], n["index"]
+    x, ids = as_row(n, n["self"]), as_row(n, n["index"])
     axis = n.axis("dim", x.ndim)
     for other in range(x.ndim):  # ids may be shorter along other axes
         if other != axis and ids.shape[other] != x.shape[other]:
             x = n.part(x, other, 0, ids.shape[other])
-    return n.op("take_along_axis", x, ids, axis=axis)
+    found = n.op("take_along_axis", x, ids, axis=axis)
+    return found if n["index"].ndim else n.reshaped(found, [])
 
 
 @aten("take_along_dim")
@@ -60,12 +62,13 @@ def _scatter(
     reduce: str | None = None,
     include_self: bool = True,
 ) -> Value:
-    axis = dim % max(x.ndim, 1)
+    is_single, x, index = not x.ndim, as_row(n, x), as_row(n, index)
+    axis = dim % x.ndim
     if src is None:
         one = n.const(np.full([1] * x.ndim, value), x.dtype)
         updates: Value = n.op("expand", one, shape=list(index.shape))
     else:
-        updates = n.cast(src, x.dtype)
+        updates = as_row(n, n.cast(src, x.dtype))
     for each in range(x.ndim):
         updates = n.part(updates, each, 0, index.shape[each])
     reduce = "sum" if n.name == "scatter_add" else reduce
@@ -77,13 +80,14 @@ def _scatter(
     if not include_self:
         x = scattered(x, n.const(np.full(updates.shape, _neutral(how, x.dtype)), x.dtype), "none")
     if how in ("mul", "max", "min"):
-        return n.on_host("ScatterElements", x, index, updates, axis=axis, reduction=how)
-    total = scattered(x, updates, how)
-    if reduce != "mean":
-        return total
-    ones = n.op("fill_like", updates, value=1.0)
-    counts = scattered(n.op("fill_like", x, value=float(include_self)), ones, "add")
-    return n.op("div", total, n.op("clip", counts, minimum=1.0))
+        found = n.on_host("ScatterElements", x, index, updates, axis=axis, reduction=how)
+    else:
+        found = scattered(x, updates, how)
+    if reduce == "mean":
+        ones = n.op("fill_like", updates, value=1.0)
+        counts = scattered(n.op("fill_like", x, value=float(include_self)), ones, "add")
+        found = n.op("div", found, n.op("clip", counts, minimum=1.0))
+    return n.reshaped(found, []) if is_single else found
 
 
 def _full(n: Aten, dims: Any, value: Any) -> Value:

@@ -202,6 +202,11 @@ def spread(n: Aten, value: Value, like: Value) -> Value:
     return n.op("logical_or" if value.dtype == np.bool_ else "add", zeros, value)
 
 
+def as_row(n: Aten, value: Value) -> Value:
+    """A single number as a row of one, as PyTorch takes it where an axis is named."""
+    return value if value.ndim else n.reshaped(value, [1])
+
+
 @aten("copy")
 def _copy(n: Aten, x: Value, src: Value) -> Value:
     return spread(n, n.cast(src, n.dtypes[0]), x)
