@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import opscope
+from counting_decoder import counting
 from opscope import NetBuilder, Scope
 from opscope.framework.base.errors import NotFiniteError, OpscopeError, ShapeError, VariableError
 from opscope.python_api.generate.generation import Generator
@@ -122,40 +123,11 @@ def test_a_decoder_reads_the_memory_that_it_is_fed(tmp_path):
 
 
 def test_a_model_without_a_mask_is_given_just_the_rows_that_there_are(tmp_path):
-    onnx = pytest.importorskip("onnx")
-    helper, types = onnx.helper, onnx.TensorProto
-    constants = {"eye": np.eye(V, dtype=np.float32), "axis": [2], "one": [1], "last": [1 << 40]}
-    nodes = [
-        ("Gather", ["eye", "input_ids"], ["rows"], {}),
-        ("Unsqueeze", ["rows", "one"], ["new"], {}),
-        ("Concat", ["past.key", "new"], ["present.key"], {"axis": 2}),
-        ("Shape", ["input_ids"], ["steps"], {"start": 1}),
-        ("Neg", ["steps"], ["begin"], {}),
-        ("CumSum", ["present.key", "axis0"], ["sums"], {}),
-        ("Slice", ["sums", "begin", "last", "axis"], ["own"], {}),
-        ("Squeeze", ["own", "one"], ["logits"], {}),
-    ]
-    constants["axis0"] = np.array(2)
-    graph = helper.make_graph(
-        [helper.make_node(kind, reads, writes, **attrs) for kind, reads, writes, attrs in nodes],
-        "counts",
-        [
-            helper.make_tensor_value_info("input_ids", types.INT64, ["N", "T"]),
-            helper.make_tensor_value_info("past.key", types.FLOAT, ["N", 1, "P", V]),
-        ],
-        [
-            helper.make_tensor_value_info("logits", types.FLOAT, ["N", "T", V]),
-            helper.make_tensor_value_info("present.key", types.FLOAT, ["N", 1, "Q", V]),
-        ],
-        [onnx.numpy_helper.from_array(np.array(value), n) for n, value in constants.items()],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
-    counting = Generator(opscope.from_onnx(tmp_path / "m.onnx"), ids="input_ids", scores="logits")
-    found = counting.greedy([[1, 2, 2], [3, 3, 3]], 4)
+    decoder = counting(tmp_path / "m.onnx")
+    found = decoder.greedy([[1, 2, 2], [3, 3, 3]], 4)
     assert [row.tolist() for row in found] == [[2] * 4, [3] * 4]
     with pytest.raises(ShapeError, match="prompts of 1 to 2 tokens.*'attention_mask'"):
-        counting.greedy([[1], [1, 2]], 4)
+        decoder.greedy([[1], [1, 2]], 4)
 
 
 def test_what_has_no_such_form_is_refused(tmp_path):
