@@ -3,39 +3,17 @@
    it is: 3, or 1, the nearest one. */
 #include "base.h"
 #include "bf16_gemm_arguments.h"
+#include "tiles.h"
 #include <immintrin.h>
 
 #define TERMS KIND
 
-enum { TILE = 1024, CHUNK = TERMS * 2 * TILE };
+enum { CHUNK = TERMS * 2 * TILE };
 
 #ifdef __AMX_TILE__
-#include <sys/syscall.h>  /* Linux is asked for the tiles: nothing is compiled for another system */
-#include <unistd.h>
-
 enum { ROWS = 64, WIDE = 24, INNER = TERMS == 3 ? 8 : 16, PRODUCTS = 6 };
 /* the same bytes of a block for each number of terms */
 enum { DEEP = 256 * 3 / TERMS, BROAD = 512 };
-typedef struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } tiles;
-
-/* The intrinsics of some compilers do not say that they read memory, or say so of 8 bytes of a
-   configuration (gcc's bug 114098): what is stored before them could be left out, or be stored later. */
-#define WRITTEN(place) __asm__ volatile("" ::"r"(place) : "memory")
-
-static word granted(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
-
-/* rows of the tiles: 0, 1 and 4 are the upper ones, 2, 3 and 5 the lower ones */
-static void configure(word rows) {
-  tiles t;
-  memset(&t, 0, sizeof t);
-  t.palette = 1;
-  for (int i = 0; i < 8; i++) t.bytes[i] = 64, t.rows[i] = 16;
-  t.rows[0] = t.rows[1] = t.rows[4] = least(rows, 16);
-  if (rows > 16) t.rows[2] = t.rows[3] = t.rows[5] = rows - 16;
-  WRITTEN(&t);
-  _tile_loadconfig(&t);
-}
-
 #define UPPER _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7);
 #define LOWER _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
 #define A1(part) _tile_loadd(4, a + part * 2 * TILE, 64);
@@ -104,8 +82,7 @@ static void block(word rows, word inner, const char *a, const char *p, float *c,
 enum { ROWS = 128, WIDE = 32, INNER = 32, PRODUCTS = 2, HIGH = 8, AHEAD = 4 };
 enum { DEEP = 1024, BROAD = 1024 };
 
-static word granted(void) { return 1; }
-static void configure(word rows) {}
+static void configure(word rows, word inner) {}
 static void release(void) {}
 
 /* some rows and 32 columns; a row of a tile is a vector, beside the pairs of a row of a. What the sums
@@ -171,8 +148,6 @@ static void block(word rows, word inner, const char *a, const char *p, float *c,
     }
 }
 #endif
-
-EXPORT(ready)(struct ready *a) { a->granted = granted(); }
 
 /* bytes of the tiles of 32 rows and columns */
 VISIBLE word EXPORTED(JOIN(chunk, UNIT)) = CHUNK;
@@ -423,7 +398,7 @@ static void part_of(const struct product_tiles *b, word r0, word r1, word p0, wo
                       b->b_right, alpha, to, ldc, first, step);
               continue;
             }
-            if (rows != configured) configure(configured = rows);
+            if (rows != configured) configure(configured = rows, 64);
             const char *panel = packed + (j * chunks + c0) * CHUNK;
             if (cols < 32)
               edge(rows, cols, inner, tiles, panel, to, ldc, first, step);

@@ -172,6 +172,8 @@ INLINE void unit_of(const int bits, const char *const *rows, word at, ints out[W
 INLINE ints dot(const int bits, ints s, ints w, ints x) {
 #if defined(__AVX512VNNI__)
   return (ints)_mm512_dpbusd_epi32((__m512i)s, (__m512i)w, (__m512i)x);
+#elif defined(__AVXVNNI__)
+  return (ints)_mm256_dpbusd_avx_epi32((__m256i)s, (__m256i)w, (__m256i)x);
 #elif defined(__AVX512BW__) || defined(__AVX2__)
 #if defined(__AVX512BW__)
 #define OF(name, ...) (ints)_mm512_##name(__VA_ARGS__)

@@ -252,7 +252,6 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         ),
     ),
     "bf16_gemm": (
-        Struct("ready", granted=RESULT),
         Struct(
             "pack_tiles",
             k=COUNT,
@@ -1711,7 +1710,8 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         Struct("opscope_use_blas", get=ADDRESS, set=ADDRESS),
         # What it shall have while nothing runs; 0: C says how many it has then.
         Struct("opscope_blas_threads", number=COUNT),
-        Struct("opscope_processor", number=RESULT),
+        Struct("opscope_processor", kinds=RESULT),
+        Struct("opscope_tiles", granted=RESULT),
         Struct(
             "opscope_copy",
             rows=COUNT,

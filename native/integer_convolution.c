@@ -75,16 +75,20 @@ EXPORT(integer_convolution)(const struct integer_convolution *a, word t, word th
   char *memory = a->memory ? a->memory + t * NEAR * c->k : 0;
   const word blocks = (pixels + NEAR - 1) / NEAR, shares = blocks < threads ? threads : 1;
   const word units = blocks * shares;
+  block b;
+  start_blocks(&b);
   for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
-    const word pixel = u / shares * NEAR, count = least(NEAR, pixels - pixel), share = u % shares;
+    const word pixel = block_from(u / shares, blocks, pixels), share = u % shares;
+    const word count = block_from(u / shares + 1, blocks, pixels) - pixel;
     for (word g = 0; g < c->groups; g++) {
       const char *x = a->x + pixel * a->x_pixel + g * a->channels;
       if (memory) gather(a, pixel, count, g, memory), x = memory;
+      next_block(&b, c, x, memory ? c->k : a->x_pixel, count);
       for (word p = panels * share / shares; p < panels * (share + 1) / shares; p++)
-        panel_of(c, g, p, x, memory ? c->k : a->x_pixel, count, a->out + pixel * a->out_pixel,
-                 a->out_pixel);
+        panel_of(c, g, p, &b, a->out + pixel * a->out_pixel, a->out_pixel);
     }
   }
+  end_blocks(&b);
 }
 
 enum { LANES = 16, MOST_TAPS = 1024 };
@@ -137,6 +141,32 @@ INLINE void pixels_of(const int high, const int is_signed, const struct integer_
 #pragma GCC unroll 8
     for (int p = 0; p < high; p++)
       end_vector(e, 0xffff, s[p], factors, out + p * a->out_pixel + i * size);
+#elif defined(__AVX2__)
+    int32_t sums[HIGH][LANES];
+    for (int l = 0; l < LANES; l += 8) {
+      __m256i s[HIGH];
+#pragma GCC unroll 8
+      for (int p = 0; p < high; p++) s[p] = _mm256_loadu_si256((const __m256i *)(a->first + i + l));
+      for (word y = 0; y < taps; y++) {
+        const __m256i factor = _mm256_loadu_si256((const __m256i *)(w + y * c + l));
+        const char *x = places[y] + i + l;
+#pragma GCC unroll 8
+        for (int p = 0; p < high; p++, x += steps[y]) {
+          const __m128i bytes = _mm_loadl_epi64((const __m128i *)x);
+          const __m256i numbers =
+              is_signed ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes);
+#ifdef __AVXVNNI__
+          s[p] = _mm256_dpwssd_avx_epi32(s[p], numbers, factor);
+#else
+          s[p] = _mm256_add_epi32(s[p], _mm256_madd_epi16(numbers, factor));
+#endif
+        }
+      }
+#pragma GCC unroll 8
+      for (int p = 0; p < high; p++) _mm256_storeu_si256((__m256i *)(sums[p] + l), s[p]);
+    }
+    for (int p = 0; p < high; p++)
+      end_sums(e, LANES, LANES, sums[p], a->factors + i, out + p * a->out_pixel + i * size);
 #else
     for (int p = 0; p < high; p++) {
       int32_t s[LANES];

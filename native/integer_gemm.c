@@ -31,8 +31,14 @@ EXPORT(integer_product)(const struct integer_product *a, word t, word threads) {
   const word end = by_rows ? least(tiles * (t + 1) / threads * HIGH, a->m) : a->m;
   const word p0 = by_rows ? 0 : panels * t / threads;
   const word p1 = by_rows ? panels : panels * (t + 1) / threads;
-  for (word r = by_rows ? tiles * t / threads * HIGH : 0; r < end; r += NEAR)
-    for (word p = p0; p < p1; p++)
-      panel_of(c, 0, p, a->a + r * a->a_step, a->a_step, least(NEAR, end - r),
-               a->out + r * a->step, a->step);
+  const word begin = by_rows ? tiles * t / threads * HIGH : 0, rows = end - begin;
+  const word blocks = (rows + NEAR - 1) / NEAR;
+  block b;
+  start_blocks(&b);
+  for (word i = 0; i < blocks; i++) {
+    const word r = begin + block_from(i, blocks, rows);
+    next_block(&b, c, a->a + r * a->a_step, a->a_step, begin + block_from(i + 1, blocks, rows) - r);
+    for (word p = p0; p < p1; p++) panel_of(c, 0, p, &b, a->out + r * a->step, a->step);
+  }
+  end_blocks(&b);
 }

@@ -1,10 +1,14 @@
-/* What processor this is: the number of the best kind of it in PROCESSORS of units.py, from 1 on; 0
-   where it has less than the first. */
+/* What processor this is: a bit for each kind of PROCESSORS in units.py that it is, that of the first
+   one 1; and whether the system lets it use its tiles. */
 #pragma once
 #include "base.h"
 #include "team_arguments.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 enum { EAX, EBX, ECX, EDX };
 
@@ -23,21 +27,40 @@ static int saves(uint32_t bits) {
   return (low & bits) == bits;
 }
 
-static word best_processor(void) {
+static word kinds_of_processor(void) {
+  enum { SSE4 = 1, AVX2 = 2, AVX512 = 4, AVXVNNI = 8, AVX512BF16 = 16, AMX = 32 };
+  word kinds = 0;
   if (!has(1, 0, ECX, bit_SSE3 | bit_SSSE3 | bit_SSE4_1 | bit_SSE4_2 | bit_POPCNT | bit_CMPXCHG16B))
-    return 0;
+    return kinds;
+  kinds |= SSE4;
   if (!saves(0x6) || !has(1, 0, ECX, bit_AVX | bit_FMA | bit_F16C | bit_MOVBE) ||
       !has(7, 0, EBX, bit_AVX2 | bit_BMI | bit_BMI2) || !has(0x80000001, 0, ECX, bit_LZCNT))
-    return 1;
+    return kinds;
+  kinds |= AVX2;
+  enum { AVX_VNNI = 1 << 4, BF16 = 1 << 5 };
+  if (has(7, 1, EAX, AVX_VNNI)) kinds |= AVXVNNI;
   if (!saves(0xe6) ||
       !has(7, 0, EBX, bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL))
-    return 2;
-  enum { BF16 = 1 << 5, VNNI = 1 << 11, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 };
-  if (!has(7, 1, EAX, BF16) || !has(7, 0, ECX, VNNI)) return 3;
-  return saves(0x60000) && has(7, 0, EDX, AMX_BF16 | AMX_TILE | AMX_INT8) ? 5 : 4;
+    return kinds;
+  kinds |= AVX512;
+  enum { VNNI = 1 << 11, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 };
+  if (!has(7, 1, EAX, BF16) || !has(7, 0, ECX, VNNI)) return kinds;
+  kinds |= AVX512BF16;
+  if (saves(0x60000) && has(7, 0, EDX, AMX_BF16 | AMX_TILE | AMX_INT8)) kinds |= AMX;
+  return kinds;
 }
 #else
-static word best_processor(void) { return 1; }
+static word kinds_of_processor(void) { return 1; }
 #endif
 
-EXPORT(opscope_processor)(struct opscope_processor *a) { a->number = best_processor(); }
+EXPORT(opscope_processor)(struct opscope_processor *a) { a->kinds = kinds_of_processor(); }
+
+/* Linux wants to be asked for the tiles by each process, once, before the first instruction. */
+EXPORT(opscope_tiles)(struct opscope_tiles *a) {
+#if defined(__x86_64__) && defined(__linux__)
+  enum { PERMIT = 0x1023, TILE_DATA = 18 };
+  a->granted = syscall(SYS_arch_prctl, PERMIT, TILE_DATA) == 0;
+#else
+  a->granted = 0;
+#endif
+}

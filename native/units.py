@@ -98,16 +98,18 @@ _LINKED = {"wasm32": ("-sSIDE_MODULE=1", "-sWASM_BIGINT=1")}
 
 @dataclass(frozen=True)
 class Processor:
-    """A kind of processor, which has all instructions of those before it in its table.
+    """A kind of processor.
 
     Attributes:
-        flags: of the compiler. files: those that have code of its own, some for one kind of
+        flags: of the compiler. base: the kind all of whose instructions it has, and whose code
+            serves where a file has none for it; "" for the first one. files: those that have code of its own, some for one kind of
             numbers; None: all.
     """
 
     name: str
     flags: tuple[str, ...]
     files: tuple[str, ...] | None = None
+    base: str = ""
 
     def takes(self, file: str, kind: str) -> bool:
         """Whether a file has code of its own for it."""
@@ -117,21 +119,29 @@ class Processor:
 
 
 _AVX512 = ("-march=x86-64-v4", "-mprefer-vector-width=512")
-_VNNI = "bf16_gemm_1", "block_products", "integer_convolution", "integer_gemm"
+_AVX2 = ("-march=x86-64-v3",)
+_BYTES = "integer_convolution", "integer_gemm"
 _BF16 = (*_AVX512, "-mavx512bf16", "-mavx512vnni")
+_AMX = (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8")
+TILED = "amx"
+"""The kind of processor that multiplies tiles, which the system has to grant."""
+TILED_FILES = "bf16_gemm", *_BYTES
 PROCESSORS: dict[str, tuple[Processor, ...]] = {
     "x86_64": (
         Processor("sse4", ("-march=x86-64-v2",)),
-        Processor("avx2", ("-march=x86-64-v3",)),
-        Processor("avx512", _AVX512),
-        Processor("avx512bf16", _BF16, _VNNI),
-        Processor("amx", (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"), ("bf16_gemm",)),
+        Processor("avx2", _AVX2, base="sse4"),
+        Processor("avx512", _AVX512, base="avx2"),
+        # Of processors for laptops; many with AVX-512 lack it.
+        Processor("avxvnni", (*_AVX2, "-mavxvnni"), ("block_products", *_BYTES), "avx2"),
+        Processor("avx512bf16", _BF16, ("bf16_gemm_1", "block_products", *_BYTES), "avx512"),
+        Processor(TILED, _AMX, TILED_FILES, "avx512bf16"),
     ),
     "aarch64": (Processor("neon", ()),),
     # Steps of chains end in calls, which must be jumps.
     "wasm32": (Processor("simd128", ("-msimd128", "-mtail-call")),),
 }
-"""By the name of the machine; the order is that of `opscope_processor` in processor.h."""
+"""By the name of the machine. A file is loaded for the last kind that has code for it; the bits of
+`opscope_processor` in processor.h have this order."""
 
 NAMES = tuple(one.name for kinds in PROCESSORS.values() for one in kinds)
 _OTHER = (Processor("plain", ()),)

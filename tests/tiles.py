@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from opscope.framework.base.options import settings
+from opscope.framework.base.options.settings import read_options
 from opscope.framework.fusion import team
 from opscope.framework.fusion.compiled import libraries, native
 from opscope.framework.fusion.compiled.libraries import Library
 from opscope.native import units
 
 _HEADER = Path(__file__).parent / "native" / "tiles_in_c.h"
-_VECTORS = {"3": "avx512", "1": "avx512bf16"}
-"""The kind of processor that code for so many terms wants beside tiles."""
+_VECTORS = {"3": "avx512", "1": "avx512bf16", "": "avx512bf16"}
+"""The kind of processor that code for so many terms, or for bytes, wants beside tiles."""
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     if team.library() is None:
         pytest.skip("there is no native library")
     here = [one.name for one in native.kinds_here()]
-    if "amx" in here:
+    if units.TILED in here:
         return
     if _VECTORS["3"] not in here:
         pytest.skip("there is no AMX and no AVX-512")
@@ -34,21 +35,21 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("there is no AMX and no compiler")
     load = native.load
 
-    def by_tiles(file: str, kind: str = "", without: str = "") -> Library | None:
-        if file == "bf16_gemm" and not without and _VECTORS[kind] in here:
-            return in_c(kind)
-        return load(file, kind, without)
+    def by_tiles(file: str, kind: str = "") -> Library | None:
+        if file in units.TILED_FILES and read_options().amx and _VECTORS[kind] in here:
+            return in_c(file, kind)
+        return load(file, kind)
 
     monkeypatch.setattr(native, "load", by_tiles)
 
 
 @functools.cache
-def in_c(kind: str) -> Library:
-    """The functions of bf16_gemm.c for AMX, whose tiles are in C; an error where it has any."""
-    unit = units.Unit("bf16_gemm", kind)
+def in_c(file: str, kind: str) -> Library:
+    """The functions of a file for AMX, whose tiles are in C; an error where it has any."""
+    unit = units.Unit(file, kind)
     by_name = {one.name: one for one in units.processors()}
     flags = by_name[_VECTORS[kind]].flags
-    processor = dataclasses.replace(by_name["amx"], flags=flags)
+    processor = dataclasses.replace(by_name[units.TILED], flags=flags)
     compiler = libraries.find_compiler(settings.switch("OPSCOPE_CC"))
     assert compiler is not None
     options = ["-include", str(_HEADER), *unit.arguments(processor)]

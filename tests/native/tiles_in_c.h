@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define __AMX_TILE__ 1
 
@@ -23,7 +21,6 @@ typedef struct {
 } tiles_state_;
 
 static __thread tiles_state_ tiles_;
-static int tiles_granted_;
 
 static inline void tiles_want_(int holds, const char *fault) {
   if (holds) return;
@@ -31,20 +28,11 @@ static inline void tiles_want_(int holds, const char *fault) {
   abort();
 }
 
-/* Linux grants the tiles to a process that asks for feature 18 of the registers' state. */
-static inline long tiles_syscall_(long number, long code, long feature) {
-  const int asks = number == SYS_arch_prctl && code == 0x1023 && feature == 18;
-  tiles_want_(asks, "an unknown call of the system");
-  tiles_granted_ = 1;
-  return 0;
-}
-
 /* LDTILECFG: palette, first row, 14 zeros, bytes of a row for 8 tiles and 16 zeros, rows for 8 tiles
    and 8 zeros. It makes all tiles zero. */
 static __attribute__((noinline)) void tiles_loadconfig_(const void *from) {
   static const uint8_t zeros[16];
   const uint8_t *b = from;
-  tiles_want_(tiles_granted_, "the system was not asked for the tiles");
   memset(&tiles_, 0, sizeof tiles_);
   tiles_want_(b[0] <= 1, "a palette that is not there");
   if (b[0] == 0) return;
@@ -102,10 +90,7 @@ static inline float tiles_bf16_(const char *from) {
   return tiles_flushed_(x);
 }
 
-/* TDPBF16PS: a row of c plus that row of a times b, pairs of bf16. The first numbers of the pairs are
-   added up from 0, and the second ones beside them, by operations that multiply and add with one
-   rounding; then these two sums; then c. */
-static __attribute__((noinline)) void tiles_dpbf16ps_(int c, int a, int b) {
+static inline void tiles_agree_(int c, int a, int b) {
   tiles_used_(c), tiles_used_(a), tiles_used_(b);
   tiles_want_(c != a && a != b && b != c, "a tile is two of a product's three");
   tiles_want_(tiles_.bytes[c] % 4 == 0 && tiles_.bytes[a] % 4 == 0 && tiles_.bytes[b] % 4 == 0,
@@ -113,6 +98,13 @@ static __attribute__((noinline)) void tiles_dpbf16ps_(int c, int a, int b) {
   tiles_want_(tiles_.rows[c] == tiles_.rows[a], "other rows in a sum than in its first factor");
   tiles_want_(tiles_.bytes[c] == tiles_.bytes[b], "other columns in a sum than in its second factor");
   tiles_want_(tiles_.bytes[a] / 4 == tiles_.rows[b], "factors of different inner dimensions");
+}
+
+/* TDPBF16PS: a row of c plus that row of a times b, pairs of bf16. The first numbers of the pairs are
+   added up from 0, and the second ones beside them, by operations that multiply and add with one
+   rounding; then these two sums; then c. */
+static __attribute__((noinline)) void tiles_dpbf16ps_(int c, int a, int b) {
+  tiles_agree_(c, a, b);
   /* All columns that a tile may have, which is faster: those beyond its own are not written. */
   enum { COLUMNS = TILE_BYTES_ / 4 };
   float second[TILE_ROWS_][2][COLUMNS];
@@ -136,12 +128,31 @@ static __attribute__((noinline)) void tiles_dpbf16ps_(int c, int a, int b) {
   }
 }
 
+/* TDPBUSD and TDPBSSD: the same of bytes, four side by side, with sums of 32 bits that wrap around */
+static __attribute__((noinline)) void tiles_dpbytes_(int c, int a, int b, int is_signed) {
+  tiles_agree_(c, a, b);
+  enum { COLUMNS = TILE_BYTES_ / 4 };
+  for (int m = 0; m < tiles_.rows[c]; m++) {
+    uint32_t row[COLUMNS];
+    memcpy(row, tiles_.tile[c][m], sizeof row);
+    for (int k = 0; k < tiles_.rows[b]; k++)
+      for (int i = 0; i < 4; i++) {
+        const char one = tiles_.tile[a][m][4 * k + i];
+        const int first = is_signed ? (signed char)one : (unsigned char)one;
+        for (int n = 0; n < COLUMNS; n++)
+          row[n] += (uint32_t)(first * (signed char)tiles_.tile[b][k][4 * n + i]);
+      }
+    memcpy(tiles_.tile[c][m], row, tiles_.bytes[c]);
+  }
+}
+
 #undef _tile_loadd
 #undef _tile_stream_loadd
 #undef _tile_stored
 #undef _tile_zero
 #undef _tile_dpbf16ps
-#define syscall tiles_syscall_
+#undef _tile_dpbusd
+#undef _tile_dpbssd
 #define _tile_loadconfig tiles_loadconfig_
 #define _tile_release tiles_release_
 #define _tile_zero tiles_zero_
@@ -149,3 +160,5 @@ static __attribute__((noinline)) void tiles_dpbf16ps_(int c, int a, int b) {
 #define _tile_stream_loadd tiles_load_
 #define _tile_stored tiles_store_
 #define _tile_dpbf16ps tiles_dpbf16ps_
+#define _tile_dpbusd(c, a, b) tiles_dpbytes_(c, a, b, 0)
+#define _tile_dpbssd(c, a, b) tiles_dpbytes_(c, a, b, 1)

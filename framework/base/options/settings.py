@@ -96,8 +96,9 @@ class Options:
     )
     amx: bool = _option(
         True,
-        "float32 products by AMX tiles of bf16 parts, as accurate as float32, and products of the"
-        " library bf16, which have AVX512-BF16 else; needs its instructions and Linux",
+        "products by AMX: of float32 by tiles of bf16 parts, as accurate as float32; of the library"
+        " bf16, which have AVX512-BF16 else; of 8-bit integers, which have VNNI else; needs its"
+        " instructions and Linux",
     )
     rebind: bool = _option(
         True,

@@ -23,6 +23,7 @@ from ....native import units
 from ....native.units import Processor, Unit
 from ...base.errors import OpscopeError
 from ...base.options import settings
+from ...base.options.settings import read_options
 from ...base.python.cached import new_rlock
 from . import arguments
 from .arguments import Block
@@ -38,14 +39,13 @@ _BEST, _NONE = "best", "none"
 _TEAM = Unit("team")
 
 _lock = new_rlock()
-_loaded: dict[tuple[Unit, str, str, str], Library | None] = {}  # by what the switches said
+_loaded: dict[tuple[Unit, bool, str, str], Library | None] = {}  # by what the switches said
 
 
-def load(file: str, kind: str = "", without: str = "") -> Library | None:
+def load(file: str, kind: str = "") -> Library | None:
     """The functions of a C file for some kind of numbers and this processor.
 
-    Args:
-        without: a kind of processor whose code shall not serve.
+    Code that multiplies tiles of AMX serves where the option `amx` has it so.
 
     Returns:
         None where no library was built and there is no compiler; where this processor, or the
@@ -57,7 +57,8 @@ def load(file: str, kind: str = "", without: str = "") -> Library | None:
     unit = Unit(file, kind)
     if file in units.ALONE:
         return _kept(unit, unit.processors)
-    return _kept(unit, partial(_processors, unit, without), without)
+    tiles = file in units.TILED_FILES and read_options().amx
+    return _kept(unit, partial(_processors, unit, tiles), tiles)
 
 
 def typed(file: str, dtype: np.dtype | type) -> Library | None:
@@ -104,7 +105,19 @@ def kinds_here() -> tuple[Processor, ...]:
         return ()
     asked = arguments.bind(team, "opscope_processor")
     asked.run()
-    return units.processors()[: asked.struct.number]
+    return tuple(
+        one for bit, one in enumerate(units.processors()) if asked.struct.kinds >> bit & 1
+    )
+
+
+@functools.cache
+def _grants_tiles() -> bool:
+    """Whether the system lets this process use the tiles that the processor has."""
+    team = load(_TEAM.file)
+    assert team is not None, "it has said that the processor has tiles"
+    asked = arguments.bind(team, "opscope_tiles")
+    asked.run()
+    return bool(asked.struct.granted)
 
 
 def described() -> str:
@@ -123,13 +136,13 @@ def _all_built() -> bool:
 
 
 def _kept(
-    unit: Unit, processors: Callable[[], tuple[Processor, ...]], without: str = ""
+    unit: Unit, processors: Callable[[], tuple[Processor, ...]], tiles: bool = False
 ) -> Library | None:
     """A unit for the first of the processors for which it can be had; looked for once."""
     wanted = settings.switch("OPSCOPE_CPU")
     if wanted == _NONE:
         return None
-    key = unit, without, wanted, settings.switch("OPSCOPE_CC")
+    key = unit, tiles, wanted, settings.switch("OPSCOPE_CC")
     with _lock:
         if key not in _loaded:
             get = _built if _all_built() else _compiled
@@ -139,15 +152,22 @@ def _kept(
 
 
 def kinds() -> tuple[Processor, ...]:
-    """`kinds_here`, up to the one that OPSCOPE_CPU names."""
+    """`kinds_here`; where OPSCOPE_CPU names one, that one and those that it is based on."""
     here, most = kinds_here(), chosen()
-    return here if most is None else here[: here.index(most) + 1]
+    if most is None:
+        return here
+    names = [most.name]
+    for one in reversed(here):
+        if one.name == names[-1]:
+            names.append(one.base)
+    return tuple(one for one in here if one.name in names)
 
 
-def _processors(unit: Unit, without: str) -> tuple[Processor, ...]:
+def _processors(unit: Unit, tiles: bool) -> tuple[Processor, ...]:
     """The kinds of processor that a unit may be loaded for, the best first."""
-    here = [one for one in kinds() if one.name != without]
-    return tuple(one for one in reversed(unit.processors()) if one in here)
+    here = kinds()
+    found = (one for one in reversed(unit.processors()) if one in here)
+    return tuple(one for one in found if one.name != units.TILED or (tiles and _grants_tiles()))
 
 
 @functools.cache

@@ -20,11 +20,9 @@ Source: Intel's manual of instruction set extensions, chapter 3 (AMX); Henry, Ta
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from ....framework.base.cpu.threads import most_threads
-from ....framework.base.options.settings import read_options
 from ....framework.fusion import team
 from ....framework.fusion.compiled import native
 from ....framework.fusion.compiled.arguments import bind
@@ -40,8 +38,6 @@ _PANEL = 32
 _CHUNK = 32
 _CHUNK_BYTES = 2 * 1024
 _LINE = 64
-_TILED = "amx"
-"""The kind of processor that the option `amx` is about."""
 _SPLIT = 256
 _SHARED = 4 * team.ITEM_WORK
 """Rows up to which threads take columns each, and the work from which they do: the tiles of the
@@ -53,18 +49,7 @@ def library(terms: int = THREE) -> Library | None:
 
     Three terms need AMX, and the option `amx`; one term needs at least AVX512-BF16.
     """
-    gemm = native.load("bf16_gemm", str(terms)) if read_options().amx else None
-    if gemm is None or not _is_ready(gemm):
-        gemm = native.load("bf16_gemm", str(terms), without=_TILED)
-    return gemm
-
-
-@functools.cache
-def _is_ready(gemm: Library) -> bool:
-    # Linux wants to be asked for the tiles by each process, once, before the first instruction.
-    asked = bind(gemm, "ready")
-    asked.run()
-    return bool(asked.struct.granted)
+    return native.load("bf16_gemm", str(terms))
 
 
 def _of(terms: int) -> Library:

@@ -1,10 +1,10 @@
 """Products of matrices of 8-bit integers, exact in 32 bits (library "native").
 
 VNNI adds four products of bytes to each 32-bit number of a vector, four times what a vector of
-float32 multiplies; AVX2 multiplies bytes as numbers of 16 bits. Weights are packed once for all
+float32 multiplies; AMX does so with tiles of 16 rows; AVX2 multiplies bytes as numbers of 16 bits. Weights are packed once for all
 runs where they are kept (framework/runtime/plans/kept_factors.py), else for each product.
 
-Source: Intel's manual of instruction set extensions, VPDPBUSD.
+Source: Intel's manual of instruction set extensions, VPDPBUSD and chapter 3 (AMX).
 """
 
 from __future__ import annotations
@@ -28,17 +28,27 @@ _SPEED = 4
 """Multiplications in the time of one of float32."""
 
 
+_BY_BYTES = {
+    "_avxvnni": "by VNNI, 32 bytes at once",
+    "_avx512bf16": "by VNNI, 64 bytes at once",
+    "_amx": "by AMX, and few rows by VNNI",
+}
+"""How bytes are multiplied, by what ends the names of the functions, in words; others multiply numbers
+of 16 bits."""
+
+
 def is_fast() -> bool:
     """Whether such products take less time here than float32 products."""
     library = native.load("integer_gemm")
-    return library is not None and library.ending == "_avx512bf16"
+    return library is not None and library.ending in _BY_BYTES
 
 
 def described() -> str:
     """How 8-bit integers are multiplied here, in words."""
-    if is_fast():
-        return "by VNNI"
-    return "as 64-bit floats" if native.load("integer_gemm") is None else "as 16-bit integers"
+    library = native.load("integer_gemm")
+    if library is None:
+        return "as 64-bit floats"
+    return _BY_BYTES.get(library.ending, "as 16-bit integers")
 
 
 def _kernel(k: KernelArgs) -> Call | None:

@@ -9,6 +9,7 @@ import pytest
 
 from opscope import NetBuilder, Scope
 from opscope.framework.base.cpu.threads import threads_set
+from opscope.framework.fusion.compiled import native
 from opscope.testing import Case, OpTest
 
 RNG = np.random.default_rng(0)
@@ -59,6 +60,7 @@ def ended(sums: np.ndarray, given: dict[str, np.ndarray]) -> np.ndarray:
 SHAPES = {
     # channels, filters, groups, kernel, image, stride, dilation, padding
     "of one pixel": (20, 40, 1, (1, 1), (9, 8), (1, 1), (1, 1), (0, 0, 0, 0)),
+    "of many channels": (70, 40, 1, (1, 3), (3, 35), (1, 1), (1, 1), (0, 1, 0, 1)),
     "of few channels": (3, 33, 1, (3, 7), (12, 11), (2, 2), (1, 1), (1, 3, 1, 2)),
     "dilated": (6, 5, 1, (3, 3), (11, 10), (1, 2), (2, 3), (2, 3, 2, 3)),
     "in groups": (12, 66, 3, (2, 3), (7, 9), (1, 1), (1, 1), (0, 1, 1, 1)),
@@ -69,7 +71,9 @@ SHAPES = {
 
 @pytest.mark.parametrize("kinds", ["uint8 int8", "int8 uint8"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_exact_in_c(shape: str, kinds: str) -> None:
+@pytest.mark.parametrize("cpu", [one.name for one in native.kinds_here()] or ["best"])
+def test_exact_in_c(shape: str, kinds: str, cpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPSCOPE_CPU", cpu)
     channels, filters, groups, kernel, size, stride, dilation, padding = SHAPES[shape]
     left, right = kinds.split()
     given = {"x": drawn((2, channels, *size), left)}

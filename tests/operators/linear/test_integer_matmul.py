@@ -9,10 +9,15 @@ import pytest
 
 from opscope import NetBuilder, Scope
 from opscope.framework.base.cpu.threads import threads_set
+from opscope.framework.fusion.compiled import native
 from opscope.testing import Case, OpTest
+from tiles import tiles  # noqa: F401
 
 RNG = np.random.default_rng(0)
 SIZES = [(1, 4, 32), (3, 1, 1), (9, 17, 33), (70, 66, 40), (8, 300, 200), (16, 259, 31)]
+EDGES = (1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 66, 97, 130)
+KINDS = ["uint8 int8", "uint8 uint8", "int8 int8", "int8 uint8"]
+CPUS = [one.name for one in native.kinds_here()]
 
 
 def drawn(shape: Any, dtype: str) -> np.ndarray:
@@ -36,7 +41,7 @@ def product(libraries: str, y_is_constant: bool = False, **given: np.ndarray) ->
         return b.run(scope, feed=feed, fetch=["out"], need_backward=False)["out"]
 
 
-@pytest.mark.parametrize("kinds", ["uint8 int8", "uint8 uint8", "int8 int8", "int8 uint8"])
+@pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("m, k, n", SIZES)
 def test_exact_for_all_kinds_of_bytes(m: int, k: int, n: int, threads: int, kinds: str) -> None:
@@ -54,6 +59,38 @@ def test_exact_for_all_kinds_of_bytes(m: int, k: int, n: int, threads: int, kind
             np.testing.assert_array_equal(found, want.astype(np.int32), strict=True)
             scaled = want.astype(np.int32).astype(np.float32) * scale
             np.testing.assert_array_equal(floats, scaled, strict=True)
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("cpu", [*CPUS, "tiles"])
+def test_every_processor_has_the_same_bits_as_numpy(
+    cpu: str, kinds: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Rows, columns and inner dimension at edges of vectors and tiles, at random."""
+    if cpu == "tiles":
+        request.getfixturevalue("tiles")
+    else:
+        monkeypatch.setenv("OPSCOPE_CPU", cpu)
+    rng = np.random.default_rng([CPUS.index(cpu) if cpu in CPUS else 99, KINDS.index(kinds)])
+    left, right = kinds.split()
+    for _ in range(12):
+        m, k, n = (int(size) for size in rng.choice(EDGES, 3))
+        given = {"x": drawn((m, k), left), "y": drawn((k, n), right)}
+        for slot, shape in {"x_zero": (), "y_zero": rng.choice([0, n])}.items():
+            if rng.integers(2):
+                given[slot] = drawn(() if shape == 0 else shape, given[slot[0]].dtype.name)
+        if rng.integers(2):
+            given["scale"] = rng.normal(size=n).astype("f4")
+        with threads_set(int(rng.integers(1, 3))):
+            found = product("native", bool(rng.integers(2)), **given)
+        np.testing.assert_array_equal(found, product("xp", **given), strict=True)
+
+
+@pytest.mark.parametrize("m, k, n", [(0, 3, 4), (3, 0, 4), (3, 4, 0)])
+def test_empty_sizes(m: int, k: int, n: int) -> None:
+    given = {"x": drawn((m, k), "int8"), "y": drawn((k, n), "int8")}
+    found = product("native", **given)
+    np.testing.assert_array_equal(found, np.zeros((m, n), np.int32), strict=True)
 
 
 def test_stacks_broadcast() -> None:
