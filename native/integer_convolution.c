@@ -114,11 +114,13 @@ EXPORT(pack_depthwise)(const struct pack_depthwise *a, word t, word threads) {
   }
 }
 
-/* `high` neighboring pixels of the output: tap y of the first reads what lies at places[y], those of
-   each next one what is steps[y] farther */
-INLINE void pixels_of(const int high, const int is_signed, const struct integer_depthwise *a,
-                      const ending *e, const char *const *places, const word *steps, word taps,
-                      char *out) {
+/* `high` pixels of the output, one after another: tap y of pixel p reads what lies at
+   places[y * high + p]; if they are `even`, places has those of the first one alone, and what the next
+   ones read is `step` farther each */
+INLINE void pixels_of(const int high, const int even, const int is_signed,
+                      const struct integer_depthwise *a, const ending *e, const char *const *places,
+                      word step, word taps, char *out) {
+#define PLACE(y, p) (even ? places[y] + (p) * step : places[(y) * high + (p)])
   const word c = a->channels, size = e->bytes ? 1 : 4;
   for (word k = 0; k < c; k += LANES) {
     const word i = least(k, c - LANES);
@@ -129,10 +131,9 @@ INLINE void pixels_of(const int high, const int is_signed, const struct integer_
     for (int p = 0; p < high; p++) s[p] = _mm512_loadu_si512(a->first + i);
     for (word y = 0; y < taps; y++) {
       const __m512i factor = _mm512_loadu_si512(w + y * c);
-      const char *x = places[y] + i;
 #pragma GCC unroll 8
-      for (int p = 0; p < high; p++, x += steps[y]) {
-        const __m128i bytes = _mm_loadu_si128((const __m128i *)x);
+      for (int p = 0; p < high; p++) {
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)(PLACE(y, p) + i));
         s[p] = _mm512_dpwssd_epi32(
             s[p], is_signed ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes), factor);
       }
@@ -149,10 +150,9 @@ INLINE void pixels_of(const int high, const int is_signed, const struct integer_
       for (int p = 0; p < high; p++) s[p] = _mm256_loadu_si256((const __m256i *)(a->first + i + l));
       for (word y = 0; y < taps; y++) {
         const __m256i factor = _mm256_loadu_si256((const __m256i *)(w + y * c + l));
-        const char *x = places[y] + i + l;
 #pragma GCC unroll 8
-        for (int p = 0; p < high; p++, x += steps[y]) {
-          const __m128i bytes = _mm_loadl_epi64((const __m128i *)x);
+        for (int p = 0; p < high; p++) {
+          const __m128i bytes = _mm_loadl_epi64((const __m128i *)(PLACE(y, p) + i + l));
           const __m256i numbers =
               is_signed ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes);
 #ifdef __AVXVNNI__
@@ -173,49 +173,73 @@ INLINE void pixels_of(const int high, const int is_signed, const struct integer_
       memcpy(s, a->first + i, sizeof s);
       for (word y = 0; y < taps; y++)
         for (int l = 0; l < LANES; l++) {
-          const char x = places[y][p * steps[y] + i + l];
+          const char x = PLACE(y, p)[i + l];
           s[l] += (is_signed ? (signed char)x : (unsigned char)x) * (int16_t)w[y * c + l];
         }
       end_sums(e, LANES, LANES, s, a->factors + i, out + p * a->out_pixel + i * size);
     }
 #endif
   }
+#undef PLACE
 }
 
-/* Pixels of which no column is outside are computed several at a time. */
+/* where the taps read for `count` pixels of the output from one on, those of a tap side by side */
+static void find_places(const struct integer_depthwise *a, word pixel, word count, const char **places) {
+  word q = pixel % a->wide, p = pixel / a->wide % a->high, n = pixel / a->wide / a->high;
+  for (word i = 0; i < count; i++) {
+    const char **place = places + i;
+    for (word y = 0; y < a->kernel_down; y++) {
+      const word row = p * a->stride_down - a->before_down + y * a->dilation_down;
+      const char *from = a->x + n * a->x_image + row * a->x_row;
+      word col = q * a->stride_right - a->before_right;
+      for (word z = 0; z < a->kernel_right; z++, col += a->dilation_right, place += count) {
+        const int inside = (uint64_t)row < (uint64_t)a->height && (uint64_t)col < (uint64_t)a->width;
+        *place = inside ? from + col * a->x_pixel : a->padding;
+      }
+    }
+    if (++q < a->wide) continue;
+    q = 0;
+    if (++p == a->high) p = 0, n++;
+  }
+}
+
+/* whether no tap is outside for HIGH pixels from one on, and these are in one row */
+static int all_inside(const struct integer_depthwise *a, word pixel) {
+  const word q = pixel % a->wide, top = pixel / a->wide % a->high * a->stride_down - a->before_down;
+  const word left = q * a->stride_right - a->before_right;
+  const word right = left + (HIGH - 1) * a->stride_right + (a->kernel_right - 1) * a->dilation_right;
+  return q + HIGH <= a->wide && left >= 0 && right < a->width && top >= 0 &&
+         top + (a->kernel_down - 1) * a->dilation_down < a->height;
+}
+
+/* HIGH pixels at a time, the last ones from the end of the part back: some may be computed twice. */
 EXPORT(integer_depthwise)(const struct integer_depthwise *a, word t, word threads) {
   const ending e = ending_of(a->scaled ? a->factors : 0, a->out_zero, a->out_is_signed);
-  const word rows = a->images * a->high, across = a->kernel_right, taps = a->kernel_down * across;
-  const word reach = (across - 1) * a->dilation_right + 1;
+  const word all = a->images * a->high * a->wide, taps = a->kernel_down * a->kernel_right;
+  const word begin = all * t / threads, end = all * (t + 1) / threads;
+  const int few = taps <= MOST_TAPS / HIGH;
   const char *places[MOST_TAPS];
-  word steps[MOST_TAPS];
-  for (word u = rows * t / threads; u < rows * (t + 1) / threads; u++) {
-    const word n = u / a->high, top = u % a->high * a->stride_down - a->before_down;
-    char *out = a->out + u * a->wide * a->out_pixel;
-    for (word q = 0, count; q < a->wide; q += count, out += count * a->out_pixel) {
-      const word left = q * a->stride_right - a->before_right;
-      const word last = left + (HIGH - 1) * a->stride_right + reach;
-      count = left >= 0 && last <= a->width && q + HIGH <= a->wide ? HIGH : 1;
-      for (word y = 0; y < a->kernel_down; y++) {
-        const word row = top + y * a->dilation_down;
-        const char *from = a->x + n * a->x_image + row * a->x_row;
-        for (word z = 0; z < across; z++) {
-          const word col = left + z * a->dilation_right, tap = y * across + z;
-          const int inside = (uint64_t)row < (uint64_t)a->height && (uint64_t)col < (uint64_t)a->width;
-          places[tap] = inside ? from + col * a->x_pixel : a->padding;
-          steps[tap] = inside ? a->stride_right * a->x_pixel : 0;
-        }
-      }
-#define PIXELS(high, is_signed) pixels_of(high, is_signed, a, &e, places, steps, taps, out)
-      if (count == HIGH && a->is_signed)
-        PIXELS(HIGH, 1);
-      else if (count == HIGH)
-        PIXELS(HIGH, 0);
-      else if (a->is_signed)
-        PIXELS(1, 1);
-      else
-        PIXELS(1, 0);
+  for (word from = begin, count; from < end; from += count) {
+    const word several = least(from, end - HIGH);
+    const int even = several >= begin && all_inside(a, several);
+    count = several >= begin && (even || few) ? HIGH : 1;
+    if (count > 1) from = several;
+    find_places(a, from, even ? 1 : count, places);
+    char *out = a->out + from * a->out_pixel;
+#define PIXELS(high, even, is_signed)                                                          \
+  pixels_of(high, even, is_signed, a, &e, places, a->stride_right * a->x_pixel, taps, out)
+    if (count == 1 && a->is_signed)
+      PIXELS(1, 0, 1);
+    else if (count == 1)
+      PIXELS(1, 0, 0);
+    else if (even && a->is_signed)
+      PIXELS(HIGH, 1, 1);
+    else if (even)
+      PIXELS(HIGH, 1, 0);
+    else if (a->is_signed)
+      PIXELS(HIGH, 0, 1);
+    else
+      PIXELS(HIGH, 0, 0);
 #undef PIXELS
-    }
   }
 }

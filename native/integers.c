@@ -7,7 +7,49 @@
 #include <immintrin.h>
 #endif
 
-enum { BLOCK = 64, SPREAD = 1024 };
+enum { BLOCK = 64, SPREAD = 1024, SQUARE = 16 };
+typedef uint8_t bytes_t __attribute__((vector_size(SQUARE)));
+
+/* to[j * to_down + i] = x[i * down + j] of SQUARE rows and columns */
+INLINE void turn(const char *x, word down, char *to, word to_down) {
+#ifdef __clang__
+  for (word i = 0; i < SQUARE; i++)
+    for (word j = 0; j < SQUARE; j++) to[j * to_down + i] = x[i * down + j];
+#else
+  const bytes_t low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+  bytes_t r[SQUARE], next[SQUARE];
+#pragma GCC unroll 16
+  for (int i = 0; i < SQUARE; i++) memcpy(&r[i], x + i * down, SQUARE);
+  /* Each time a row is put between the elements of the one that is half of all before it. */
+#pragma GCC unroll 4
+  for (int step = 1; step < SQUARE; step *= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < SQUARE / 2; i++) {
+      next[2 * i] = __builtin_shuffle(r[i], r[i + SQUARE / 2], low);
+      next[2 * i + 1] = __builtin_shuffle(r[i], r[i + SQUARE / 2], low + SQUARE / 2);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < SQUARE; i++) r[i] = next[i];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < SQUARE; i++) memcpy(to + i * to_down, &r[i], SQUARE);
+#endif
+}
+
+/* the same of any number of rows and columns: where there are enough, squares of which the last ones
+   overlap */
+static void turn_all(const char *x, word down, word rows, word columns, char *to, word to_down) {
+  if (rows < SQUARE || columns < SQUARE) {
+    for (word i = 0; i < rows; i++)
+      for (word j = 0; j < columns; j++) to[j * to_down + i] = x[i * down + j];
+    return;
+  }
+  for (word i = 0; i < rows; i += SQUARE)
+    for (word j = 0; j < columns; j += SQUARE) {
+      const word row = least(i, rows - SQUARE), column = least(j, columns - SQUARE);
+      turn(x + row * down + column, down, to + column * to_down + row, to_down);
+    }
+}
 
 INLINE int32_t byte_of(const char *x, word i, int is_signed) {
   return is_signed ? ((const signed char *)x)[i] : ((const unsigned char *)x)[i];
@@ -28,18 +70,23 @@ EXPORT(quantize)(const struct quantize *a, word t, word threads) {
   const word blocks = (a->size + BLOCK - 1) / BLOCK, units = a->images * blocks, c = a->channels;
   for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
     const word at = u % blocks * BLOCK, count = least(BLOCK, a->size - at);
-    const float *x = a->x + u / blocks * c * a->size + at;
+    const float *from = a->x + u / blocks * c * a->size + at;
     char *out = a->out + (u / blocks * a->size + at) * c;
-    for (word k = 0; k < c; k++, x += a->size, out++) {
-      char made[BLOCK];
-      if (count == BLOCK)
-        for (word j = 0; j < BLOCK; j++) made[j] = (int32_t)rintf(cut(x[j] / scale, low, high)) + zero;
-      else
-        for (word j = 0; j < count; j++) made[j] = (int32_t)rintf(cut(x[j] / scale, low, high)) + zero;
+    for (word k0 = 0; k0 < c; k0 += SQUARE) {
+      const word first = c < SQUARE ? 0 : least(k0, c - SQUARE), some = least(c, SQUARE);
+      char square[SQUARE][BLOCK];
+      for (word k = 0; k < some; k++) {
+        const float *x = from + (first + k) * a->size;
+        char *made = square[k];
+        if (count == BLOCK)
+          for (word j = 0; j < BLOCK; j++) made[j] = (int32_t)rintf(cut(x[j] / scale, low, high)) + zero;
+        else
+          for (word j = 0; j < count; j++) made[j] = (int32_t)rintf(cut(x[j] / scale, low, high)) + zero;
+      }
       if (c == 1)
-        memcpy(out, made, count);
+        memcpy(out, square, count);
       else
-        for (word j = 0; j < count; j++) out[j * c] = made[j];
+        turn_all(square[0], BLOCK, some, count, out + first, c);
     }
   }
 }
@@ -66,10 +113,12 @@ EXPORT(dequantize)(const struct dequantize *a, word t, word threads) {
     const word at = u % blocks * BLOCK, count = least(BLOCK, a->size - at);
     const char *x = a->x + (u / blocks * a->size + at) * c;
     float *out = a->out + u / blocks * c * a->size + at;
-    for (word k = 0; k < c; k++, x++, out += a->size) {
-      char given[BLOCK];
-      for (word j = 0; j < count; j++) given[j] = x[j * c];
-      dequantize_row(given, count, a->is_signed, zero, *a->scale, out);
+    for (word k0 = 0; k0 < c; k0 += SQUARE) {
+      const word first = c < SQUARE ? 0 : least(k0, c - SQUARE), some = least(c, SQUARE);
+      char square[SQUARE][BLOCK];
+      turn_all(x + first, c, count, some, square[0], BLOCK);
+      for (word k = 0; k < some; k++)
+        dequantize_row(square[k], count, a->is_signed, zero, *a->scale, out + (first + k) * a->size);
     }
   }
 }

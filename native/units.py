@@ -101,9 +101,9 @@ class Processor:
     """A kind of processor.
 
     Attributes:
-        flags: of the compiler. base: the kind all of whose instructions it has, and whose code
-            serves where a file has none for it; "" for the first one. files: those that have code of its own, some for one kind of
-            numbers; None: all.
+        flags: of the compiler. files: those that have code of its own, some for one kind of
+            numbers; None: all. base: the kind all of whose instructions it has, and whose code
+            serves where a file has none for it; "" for the first one.
     """
 
     name: str

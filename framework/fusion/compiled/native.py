@@ -105,9 +105,7 @@ def kinds_here() -> tuple[Processor, ...]:
         return ()
     asked = arguments.bind(team, "opscope_processor")
     asked.run()
-    return tuple(
-        one for bit, one in enumerate(units.processors()) if asked.struct.kinds >> bit & 1
-    )
+    return tuple(one for bit, one in enumerate(units.processors()) if asked.struct.kinds >> bit & 1)
 
 
 @functools.cache

@@ -1,8 +1,9 @@
 """Products of matrices of 8-bit integers, exact in 32 bits (library "native").
 
 VNNI adds four products of bytes to each 32-bit number of a vector, four times what a vector of
-float32 multiplies; AMX does so with tiles of 16 rows; AVX2 multiplies bytes as numbers of 16 bits. Weights are packed once for all
-runs where they are kept (framework/runtime/plans/kept_factors.py), else for each product.
+float32 multiplies; AMX does so with tiles of 16 rows; AVX2 multiplies bytes as numbers of 16 bits.
+Weights are packed once for all runs where they are kept (framework/runtime/plans/kept_factors.py),
+else for each product.
 
 Source: Intel's manual of instruction set extensions, VPDPBUSD and chapter 3 (AMX).
 """
@@ -33,8 +34,8 @@ _BY_BYTES = {
     "_avx512bf16": "by VNNI, 64 bytes at once",
     "_amx": "by AMX, and few rows by VNNI",
 }
-"""How bytes are multiplied, by what ends the names of the functions, in words; others multiply numbers
-of 16 bits."""
+"""How bytes are multiplied, by what ends the names of the functions, in words; others multiply
+numbers of 16 bits."""
 
 
 def is_fast() -> bool:
