@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape
-from ..base.sizes.dims import Dim
+from ..base.sizes.dims import Dim, identity
 from ..base.sizes.shape import MOST_BYTES, ArraySpec, Levels, Shape, ShapeArgs, fits
 from .desc import INPUT, PARAMETER, STATE
 from .names import EMPTY
@@ -15,8 +15,33 @@ from .operation import Operator, expand_op
 
 _GIVEN = (PARAMETER, STATE, INPUT)
 _MOST_INFERRED = 1 << 10
-_INFERRED: dict[Any, tuple[ArraySpec, ...]] = {}
-"""What shape rules gave: by the operator's signature, the phase and the specs of the inputs."""
+
+
+class Inferred(dict[Any, tuple[ArraySpec, ...]]):
+    """What shape rules gave: by the operator's signature, the phase and the specs of the inputs."""
+
+    def key_of(self, spec: ArraySpec) -> Any:
+        """What stands for the spec of an input."""
+        return spec
+
+
+class InferredOpen(Inferred):
+    """As `Inferred`, of one list of operators with `Dim`s for sizes, whose values must not be
+    looked at: they are keys by what they depend on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._keys: dict[int, tuple[ArraySpec, Any]] = {}  # by id; the spec is kept for that
+
+    def key_of(self, spec: ArraySpec) -> Any:
+        known = self._keys.get(id(spec))
+        if known is None:
+            key = spec[1], *map(identity, spec[0])
+            known = self._keys[id(spec)] = spec, key
+        return known[1]
+
+
+_INFERRED = Inferred()
 
 
 def declared_spec(var: VarDecl) -> ArraySpec | None:
@@ -42,13 +67,14 @@ def infer_specs(
             a net is built.
         declared: declarations, used for views and variables that are written piece by piece.
         partial: while a net is built: operators with inputs of unknown rank are passed over.
-        remember: see `infer_one`.
+        remember: whether what rules give serves other lists; not where sizes are `Dim`s.
 
     Raises:
         ShapeError: an operator refuses its inputs, or a result contradicts what is declared.
         VariableError: an input's shape is not known (and not `partial`).
     """
     specs: dict[str, ArraySpec] = dict(known)
+    inferred = _INFERRED if remember else InferredOpen()
     views: dict[str, list[str]] | None = None
     for op in operators:
         unknown = [name for name in op.input_vars() if name not in specs]
@@ -67,7 +93,7 @@ def infer_specs(
                 continue
             lost = next(name for name in unknown if name not in specs)
             raise VariableError(op.describe(f"the shape of {lost!r} is not known", specs))
-        specs.update(infer_one(op, specs, declared, offsets, remember=remember))
+        specs.update(infer_one(op, specs, declared, offsets, inferred))
     return specs
 
 
@@ -76,23 +102,22 @@ def infer_one(
     specs: dict[str, ArraySpec],
     declared: Mapping[str, VarDecl],
     offsets: dict[str, Levels] | None = None,
-    *,
-    remember: bool = True,
+    inferred: Inferred = _INFERRED,
 ) -> dict[str, ArraySpec]:
     """Shape and dtype of one operator's outputs; see `infer_specs`.
 
     A composite without a shape rule is inferred through the operators that it stands for.
 
     Args:
-        remember: whether what the rule gives serves operators that are alike; not where sizes are
-            `Dim`s, whose values must not be looked at.
+        inferred: what rules gave for operators that are alike; `InferredOpen` where sizes are
+            `Dim`s.
     """
     if op.entry.shape is not None or op.entry.expand is None:
-        return _infer_by_rule(op, specs, declared, offsets, remember)
+        return _infer_by_rule(op, specs, declared, offsets, inferred)
     known = {name: specs[name] for name in op.input_vars()}
     for node in expand_op(op.node):
         # Declarations of the outer net apply inside, too: names are not renamed on expansion.
-        known.update(_infer_by_rule(Operator(node, op.index), known, declared, offsets, remember))
+        known.update(_infer_by_rule(Operator(node, op.index), known, declared, offsets, inferred))
     return {name: known[name] for name in op.output_vars()}
 
 
@@ -101,12 +126,12 @@ def _infer_by_rule(
     specs: dict[str, ArraySpec],
     declared: Mapping[str, VarDecl],
     offsets: dict[str, Levels] | None,
-    remember: bool = True,
+    inferred: Inferred,
 ) -> dict[str, ArraySpec]:
     # Layers repeat: most operators have the rule, the attributes and the inputs of another one.
-    key = _key(op, specs, offsets) if remember else None
+    key = _key(op, specs, offsets, inferred)
     if key is not None:
-        known = _INFERRED.get(key)
+        known = inferred.get(key)
         if known is not None:
             results = dict(zip(op.output_vars(), known, strict=True))
             _check_all_declared(op, results, declared, specs)
@@ -135,14 +160,17 @@ def _infer_by_rule(
     outputs = op.output_vars()
     once = len(set(outputs)) == len(outputs) == len(args.results)
     if key is not None and once and not (args.reads_offsets if key[1] else levels):
-        if len(_INFERRED) >= _MOST_INFERRED:
-            _INFERRED.clear()
-        _INFERRED[key] = tuple([args.results[name] for name in outputs])
+        if len(inferred) >= _MOST_INFERRED:
+            inferred.clear()
+        inferred[key] = tuple([args.results[name] for name in outputs])
     return args.results
 
 
 def _key(
-    op: Operator, specs: Mapping[str, ArraySpec], offsets: Mapping[str, Levels] | None
+    op: Operator,
+    specs: Mapping[str, ArraySpec],
+    offsets: Mapping[str, Levels] | None,
+    inferred: Inferred,
 ) -> tuple[Any, ...] | None:
     """What an operator's results depend on, if no rule reads offsets; None where there are nets
     inside of it. Second whether its inputs have offsets: None while a net is built."""
@@ -151,7 +179,7 @@ def _key(
         return None
     inputs = op.input_vars()
     phase = None if offsets is None else bool(offsets) and any([n in offsets for n in inputs])
-    return (signature, phase, *[specs[name] for name in inputs])
+    return (signature, phase, *[inferred.key_of(specs[name]) for name in inputs])
 
 
 def _check_all_declared(

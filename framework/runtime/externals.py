@@ -116,6 +116,7 @@ class Externals:
                 or offsets[number] is not old_offsets[number]
             ]
             entries, specs, levels = list(entries), dict(specs), dict(levels)
+        alike: dict[ArraySpec, ArraySpec] = {}  # layers repeat: the same ones are one object
         for number in changed:
             name, array = names[number], arrays[number]
             if array is None:
@@ -123,6 +124,7 @@ class Externals:
                     f"{where}: variable {name!r} holds no value; feed or initialize it"
                 )
             spec = array.shape, array.dtype
+            spec = alike.setdefault(spec, spec)
             var = declared.get(name)
             if var is not None and (var.shape != spec[0] or var.dtype is not spec[1]):
                 _check_given(name, array, var, where)

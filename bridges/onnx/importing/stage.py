@@ -16,7 +16,7 @@ from ....framework.base.sizes.dims import Dim, Dims
 from ....framework.base.sizes.shape import ArraySpec
 from ....framework.base.untrusted.values import Fills
 from ....framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
-from ....framework.ir.infer import infer_one
+from ....framework.ir.infer import InferredOpen, infer_one
 from ....framework.ir.op_list import OpList, OpNode, VarDecl
 from ....framework.ir.operation import Operator
 from ....framework.ir.registry import lookup
@@ -313,8 +313,8 @@ class Lowering:
             attrs = without_dims(op_type, attrs, read[0].shape if read else ())
         node = make_op(op_type, inputs, outputs, attrs)
         operator = Operator(node, len(self._ops))
-        plain = self.stage.dims is None
-        results = infer_one(operator, self._specs, self._declared, remember=plain)
+        inferred = () if self.stage.dims is None else (InferredOpen(),)
+        results = infer_one(operator, self._specs, self._declared, None, *inferred)
         roots = None
         if read and all(value.roots is not None or value.is_known for value in read):
             roots = frozenset[str]().union(*(v.roots for v in read if v.roots))

@@ -243,6 +243,11 @@ def terms_of(value: Any) -> Terms | None:
     return {(): int(value)} if isinstance(value, (int, np.integer)) else None
 
 
+def identity(size: int | Dim) -> Any:
+    """A key that sizes share which are the same, whatever the sizes are that vary."""
+    return frozenset(size.terms.items()) if isinstance(size, Dim) else size
+
+
 def _sum(left: Terms, right: Terms, sign: int = 1) -> Terms:
     total = dict(left)
     for product, factor in right.items():

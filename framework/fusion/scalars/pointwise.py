@@ -104,13 +104,11 @@ class Pointwise:
 
     def widths(self, specs: Mapping[str, ArraySpec]) -> list[int]:
         """Where rows or columns are among the operands, the width of a row; a loop has one."""
-        found = []
-        for name, operand in self.reads.items():
-            if operand.kind == ROW:
-                found.append(prod(specs[name][0]))
-            elif operand.kind == COLUMN:
-                found.append(prod(self.shape(specs)) // max(prod(specs[name][0]), 1))
-        return found
+        return [
+            width_of(operand.kind, specs[name][0], self.shape(specs))
+            for name, operand in self.reads.items()
+            if operand.kind in (ROW, COLUMN)
+        ]
 
     def cost(self) -> int:
         """Work of one element; with halves, also of the copies that a kernel would need."""
@@ -118,6 +116,11 @@ class Pointwise:
         if any(operand.dtype in HALF_NAMES for operand in operands):
             return _COPIES + self.expressions.cost
         return self.expressions.cost + 2 * (len(self.writes) - 1)
+
+
+def width_of(kind: str, own: Shape, shape: Shape) -> int:
+    """The width of a row, of an operand that meets the loop over a shape as a row or a column."""
+    return prod(own) if kind == ROW else prod(shape) // max(prod(own), 1)
 
 
 _MOST_ALIKE = 1 << 10

@@ -162,7 +162,7 @@ class StepNet:
         Args:
             known: of `given`. rows: sequences in this step; -1 while a net is built.
             offsets: of the given variables that hold sequences; others are added.
-            remember: see `infer_one`.
+            remember: see `infer_specs`.
 
         Raises:
             ShapeError: an operator refuses its inputs, or a link or memory has the wrong shape.

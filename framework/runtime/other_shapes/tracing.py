@@ -36,7 +36,7 @@ from ...fusion.compiled.arguments import (
 from ...fusion.laid import Laid, LaidGrid
 from ...fusion.rows.prepared import Prepared
 from ...fusion.team import ParallelTask, task_of
-from ...ir.infer import infer_one
+from ...ir.infer import InferredOpen, infer_one
 from ..binding import BoundSteps
 from ..plans.memory import no_panels
 from ..plans.plan import Plan, PlanStep
@@ -277,7 +277,7 @@ class _TracedSteps(BoundSteps):
         specs: Any = ChainMap(own, frame.plan.specs)
         for op in step.operators:  # what stays inside of it has no array
             if inner := [name for name in op.output_vars() if name not in arrays]:
-                results = infer_one(op, specs, frame.plan.declared, {}, remember=False)
+                results = infer_one(op, specs, frame.plan.declared, {}, InferredOpen())
                 own.update((name, results[name]) for name in inner)
         plan = copy(frame.plan)  # with what it has computed of its steps
         plan.specs = specs

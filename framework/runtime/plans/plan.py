@@ -25,7 +25,7 @@ from ...base.python.cached import cached_property
 from ...base.scope import Scope
 from ...base.sizes.shape import ArraySpec, Levels, Shape, nbytes_of
 from ...fusion.scalars.codegen import COLUMN, ROW
-from ...fusion.scalars.pointwise import kind_of
+from ...fusion.scalars.pointwise import kind_of, width_of
 from ...ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ...ir.infer import declared_spec, infer_specs
 from ...ir.op_list import VarDecl, View
@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 
 _MOST_FORMS = 4
 """Forms of one range: for batches of one row, say, and for larger ones."""
-_MOST_OPENED = 4
-"""How many new shapes of a form its sizes may be left open for."""
+_MOST_OPENED = 3
+"""How often sizes of a form are left open."""
 _Infer = Callable[[Mapping[str, ArraySpec]], tuple[dict[str, ArraySpec], dict[str, Levels]]]
 
 
@@ -172,7 +172,7 @@ class Form:
         self._plan = plan
         self._open: Any = None  # OpenSizes
         self._varying: dict[str, set[int]] = {}  # inputs whose sizes were others, by axis
-        self._uses = 0
+        self._opened = 0
         self._specs: list[ArraySpec] = []
 
     def _look(self) -> None:
@@ -201,11 +201,18 @@ class Form:
                 for name, operand in zip(bound.variables, bound.loop.operands, strict=True):
                     kinds[specs[name], shape, to_dtype(bound.loop.dtype)] = operand.kind
         self._kinds = kinds
-        self._wide = [
-            loop
+        # Of loops with rows or columns, those operands by number, and what each meets: all of one
+        # loop have one width.
+        wide = [
+            frozenset(
+                (operand.kind, numbers[specs[name]], numbers[specs[next(iter(member.writes))]])
+                for member in loop
+                for name, operand in member.reads.items()
+                if operand.kind in (ROW, COLUMN)
+            )
             for loop in loops
-            if any(one.kind in (ROW, COLUMN) for member in loop for one in member.reads.values())
         ]
+        self._wide = {one for one in wide if len(one) > 1}
         self._equal = {(specs[over], specs[name]) for over, name in plan.overwrites}
         joined = plan.channels_last if plan.parts else ()
         self._images = {specs[name][0] for name in joined}
@@ -219,35 +226,44 @@ class Form:
         found = self._fitting(specs)
         return None if found is None else self._plan_of(found, specs, offsets)
 
-    def computed(self, known: Mapping[str, ArraySpec]) -> Plan | None:
+    def computed(self, known: Mapping[str, ArraySpec], infer: _Infer) -> Plan | None:
         """As `resized`, of what comes from outside, by polynomials of its sizes; None where shapes
-        are to be inferred."""
+        are to be inferred.
+
+        Args:
+            infer: gives all specs, and offsets, by the specs of what comes from outside.
+        """
         found = None if self._open is None else self._open.specs(known)
+        # A second shape may be the last one. Where the shape rules decide by the sizes, each new
+        # shape may meet no condition of the one before, so that opening again pays no more.
+        if found is None and self._varying and self._opened < _MOST_OPENED:
+            self._leave_open(known, infer)
+            found = None if self._open is None else self._open.specs(known)
         if found is None:
             return None
         own, levels = found
         specs = dict(zip(self._plan.specs, [own[n] for n in self._numbers], strict=True))
         return self._plan_of(own, specs, levels)
 
-    def open(self, known: Mapping[str, ArraySpec], infer: _Infer) -> None:
-        """Note which sizes vary by a shape that a plan was resized for, and leave them open: specs
-        of later shapes are computed by polynomials of them.
-
-        Args:
-            infer: gives all specs, and offsets, by the specs of what comes from outside.
-        """
+    def note(self, known: Mapping[str, ArraySpec]) -> bool:
+        """Note which sizes of inputs vary, by another shape; whether all may be left open."""
+        first = self._plan.specs
+        if any([len(own[0]) != len(first[name][0]) for name, own in known.items()]):
+            return False
         for name, (shape, _) in known.items():
-            pairs = enumerate(zip(shape, self._plan.specs[name][0], strict=True))
-            axes = {axis for axis, (size, first) in pairs if size != first}
-            if axes:
-                self._varying.setdefault(name, set()).update(axes)
-        if any(known[name][0][axis] < 2 for name, axes in self._varying.items() for axis in axes):
-            return  # such a size cannot be left open
-        self._uses += 1
-        # A second shape may be the last one. Where the shape rules decide by the sizes, each new
-        # shape may meet no condition of the one before, so that opening again pays no more.
-        if not 2 <= self._uses <= _MOST_OPENED:
+            if shape is not first[name][0]:  # that of a parameter is the one object
+                pairs = enumerate(zip(shape, first[name][0], strict=True))
+                if axes := {axis for axis, (size, before) in pairs if size != before}:
+                    self._varying.setdefault(name, set()).update(axes)
+        sizes = [known[name][0][axis] for name, axes in self._varying.items() for axis in axes]
+        return min(sizes, default=0) > 1
+
+    def _leave_open(self, known: Mapping[str, ArraySpec], infer: _Infer) -> None:
+        """Leave the sizes that vary open: specs of later shapes are computed by polynomials of
+        them, as are those of this one."""
+        if not self.note(known):
             return
+        self._opened += 1
         from .open_sizes import OpenSizes  # for nets that come with several shapes
 
         def fitting(own: Mapping[str, ArraySpec]) -> tuple[Any, Mapping[str, Levels]]:
@@ -275,7 +291,7 @@ class Form:
         for (old, old_dtype), (new, dtype) in zip(self._specs, found, strict=True):
             if dtype != old_dtype or shapes.setdefault(old, new) != new or not _alike(old, new):
                 return None
-        return found if self._holds(shapes, specs) else None
+        return found if self._holds(shapes, found) else None
 
     def _plan_of(
         self, found: Sequence[ArraySpec], specs: dict[str, ArraySpec], offsets: Mapping[str, Levels]
@@ -289,7 +305,7 @@ class Form:
         plan.blocks, plan.temporaries = blocks, sum(blocks)
         return plan
 
-    def _holds(self, shapes: Mapping[Shape, Shape], specs: Mapping[str, ArraySpec]) -> bool:
+    def _holds(self, shapes: Mapping[Shape, Shape], found: Sequence[ArraySpec]) -> bool:
         """Whether steps and memory are right for shapes in place of those of the plan."""
         for ((own, own_dtype), shape, dtype), kind in self._kinds.items():
             new_own, new = shapes[own], shapes[shape]
@@ -298,7 +314,7 @@ class Form:
             if kind == COLUMN and is_of_channels(own, shape) != is_of_channels(new_own, new):
                 return False
         for loop in self._wide:
-            widths = [width for member in loop for width in member.widths(specs)]
+            widths = [width_of(kind, found[own][0], found[of][0]) for kind, own, of in loop]
             if any([width != widths[0] for width in widths]):
                 return False
         if any(old[1] != shapes[old][1] for old in self._images):
@@ -424,7 +440,7 @@ def make_plan(
     levels = dict(offsets or {})
     if not levels:
         for form in forms or ():
-            plan = form.computed(known)
+            plan = form.computed(known, partial(_open_specs, span, declared))
             if plan is not None:
                 if options.verify:
                     _check(plan, _all_specs(span, known, declared, levels), levels)
@@ -434,7 +450,7 @@ def make_plan(
         plan = form.resized(specs, levels)
         if plan is not None:
             if not offsets:
-                form.open(known, partial(_open_specs, span, declared))
+                form.note(known)
             return plan
     groups = [Chain([op]) for op in span.operators]
     if group is not None and options.fuse:
@@ -536,9 +552,12 @@ def _lay_out(plan: Plan, span: Range, packed: bool) -> list[tuple[int, int]]:
     last_use: dict[str, int] = {}
     last_write: dict[str, int] = {}
     for index, step in enumerate(plan.steps):
-        last_use.update(dict.fromkeys(roots_of((*step.reads, *step.writes), views), index))
+        for names in (step.reads, step.writes):
+            for root in roots_of(names, views):
+                last_use[root] = index
         for op in step.operators:
-            last_write.update(dict.fromkeys(roots_of(op.output_vars(), views), index))
+            for root in roots_of(op.output_vars(), views):
+                last_write[root] = index
     free = FreeBlocks()
     begins: list[int] = []  # of each block, the step
     done: dict[int, int] = {}  # block -> the step after which nothing uses it
@@ -560,7 +579,7 @@ def _lay_out(plan: Plan, span: Range, packed: bool) -> list[tuple[int, int]]:
                 plan.overwrites.append((over, root))
                 block = plan.placement[over]
             if block is None:
-                size = sum([nbytes_of(plan.specs[name]) for name in members])
+                size = sum([nbytes_of(plan.specs[one]) for one in members])
                 block = _take_block(plan, free, size)
                 begins += [index] * (len(plan.blocks) - len(begins))
             for name in members:
@@ -623,12 +642,11 @@ def _overwritten(
                     continue
                 # Read twice, also by another name, it may be needed at another element after the
                 # first was overwritten.
-                reads = [plan.placement.get(read) for read in step.reads].count(block)
                 if (
-                    reads == 1
+                    [plan.placement.get(read) for read in step.reads].count(block) == 1
                     and plan.specs[candidate][1] == plan.specs[name][1]
                     and plan.nbytes(candidate) == plan.nbytes(name)
-                    and block not in _blocks_written(plan, step, name)
+                    and (len(step.writes) < 2 or block not in _blocks_written(plan, step, name))
                     and not (step.has_tail and candidate in step.operators[0].value_reads())
                     and (candidate in plan.channels_last) == (name in plan.channels_last)
                 ):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import ShapeError
+from opscope.framework.base.sizes.dims import Dims
 from opscope.framework.ir.desc import make_op
 from opscope.framework.ir.infer import infer_specs
 from opscope.framework.ir.operation import Operator
@@ -31,6 +32,27 @@ def test_alike_operators_share_what_the_rule_gave(monkeypatch: pytest.MonkeyPatc
     assert len(asked) == 2
     infer_specs(operators, {"x": (shape, np.dtype("float64"))}, {}, {})
     assert len(asked) == 4
+
+
+def test_sizes_that_vary_are_told_apart_without_a_look_at_their_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    entry = lookup("clip")
+    rule: Any = entry.shape
+    monkeypatch.setattr(entry, "shape", lambda s: (asked.append(s.op), rule(s)))
+    dims = Dims(hashes=False)
+    rows, columns = dims.size(0, 4), dims.size(1, 4)  # equal now, and not always
+    conditions = dict(dims.conditions)
+    operators = [clip("x", "a"), clip("a", "b"), clip("b", "c"), clip("y", "d"), clip("z", "e")]
+    known = {"x": ((rows, 7), F32), "y": ((columns, 7), F32), "z": ((rows + 1 - 1, 7), F32)}
+    specs = infer_specs(operators, known, {}, {}, remember=False)
+    assert len(asked) == 2  # of x and of y; z is as large as x
+    assert specs["c"][0][0] is not columns and rows.is_same(specs["e"][0][0])
+    assert rows.is_same(specs["c"][0][0]) and columns.is_same(specs["d"][0][0])
+    assert dims.conditions == conditions
+    infer_specs(operators, known, {}, {}, remember=False)
+    assert len(asked) == 4  # nothing is remembered from list to list
 
 
 def test_offsets_pass_through_what_was_asked_before() -> None:
