@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from ...proto import net_pb2 as pb
+from ..base.backend import on_device
 from ..base.context import OpContext, default_context
 from ..base.errors import ShapeError, VariableError, format_shape
+from ..base.python.gc_disabled import gc_disabled
 from ..base.scope import Scope
-from ..base.sizes.shape import fits
+from ..base.sizes.shape import fits, nbytes_of
 from ..ir.desc import PARAMETER, STATE
 from ..ir.messages import from_message
 from ..ir.op_list import OpList, OpNode, VarDecl
+from ..ir.operation import Operator
+from ..ir.registry import lookup
 from .plain_net import PlainNet
 
 PERSISTENT = (PARAMETER, STATE)
@@ -19,6 +24,8 @@ PERSISTENT = (PARAMETER, STATE)
 _TOGETHER = 1 << 10
 """Initializers that run as one net: what is planned and bound for more of them would only take
 memory."""
+_SMALL = 1 << 15
+"""Bytes of an array below which copying takes no time beside planning a run that fills it."""
 
 
 class Owner:
@@ -66,6 +73,7 @@ def _nets(desc: OpList, linked: frozenset[str]) -> Iterator[tuple[OpList, frozen
             yield from _nets(inner_net, frozenset())
 
 
+@gc_disabled()
 def initialize(
     desc: OpList | pb.NetDesc,
     scope: Scope,
@@ -94,7 +102,8 @@ def initialize(
         ShapeError: an initializer makes another shape or dtype than its variable declares.
     """
     wanted, lost = [], []
-    for var in persistent_vars(desc):
+    known = {var.name: var for var in persistent_vars(desc)}
+    for var in known.values():
         variable = scope.find(var.name)
         has_value = variable is not None and variable.inner is not None
         if var.initializer is not None and var.initializer.type:
@@ -103,16 +112,17 @@ def initialize(
         elif not has_value:
             lost.append(var.name)
     if owner is not None and not share and not overwrite:
-        _check_owned(desc, scope, owner)
+        _check_owned(known, scope, owner)
     if lost:
         names = ", ".join(map(repr, lost))
         raise VariableError(f"neither value nor initializer: {names}; feed or load them")
     if not wanted:
         return []
     work = Scope(scope.place, parent=scope)  # initializers may read what the scope holds already
-    known = {var.name: var for var in persistent_vars(desc)}
-    for begin in range(0, len(wanted), _TOGETHER):
-        _run(wanted[begin : begin + _TOGETHER], known, work, context or default_context())
+    quiet = (context or default_context()).derive(train=True, live_out=None)
+    quiet.hooks = []  # they watch the net, not its initializers
+    for together in _alike_filled(wanted, work, quiet):
+        _run(together, known, work, quiet)
     for var in wanted:
         variable = scope.find(var.name) or scope.var(var.name)
         # Only now, when all have succeeded: a failing initializer leaves no half-filled net.
@@ -122,14 +132,14 @@ def initialize(
     return [var.name for var in wanted]
 
 
-def _check_owned(desc: OpList | pb.NetDesc, scope: Scope, owner: Owner) -> None:
+def _check_owned(names: Iterable[str], scope: Scope, owner: Owner) -> None:
     """Refuse values that were initialized for another owner."""
     taken: dict[str, Owner] = {}
-    for var in persistent_vars(desc):
-        variable = scope.find(var.name)
+    for name in names:
+        variable = scope.find(name)
         origin = None if variable is None or variable.inner is None else variable.origin
-        if isinstance(origin, Owner) and owner.is_kept_from(var.name, origin):
-            taken[var.name] = origin
+        if isinstance(origin, Owner) and owner.is_kept_from(name, origin):
+            taken[name] = origin
     if not taken:
         return
     names = [repr(name) for name in taken]
@@ -147,31 +157,82 @@ def _check_owned(desc: OpList | pb.NetDesc, scope: Scope, owner: Owner) -> None:
     )
 
 
+def _alike_filled(
+    variables: Iterable[VarDecl], work: Scope, context: OpContext
+) -> Iterator[list[VarDecl]]:
+    """Fill small variables whose initializers read nothing: one net fills all that are alike.
+
+    Gives the others, those that run together, so that all random numbers are drawn in order.
+    """
+    apart = Scope(work.place)  # no name of it comes or goes while its nets run
+    nets: dict[Any, tuple[PlainNet, str]] = {}
+    shared: dict[Any, Any] = {}  # what nets go by: of attributes that initializers share, by id
+    together: list[VarDecl] = []
+    draws = False  # whether one of these draws random numbers
+    for var in variables:
+        op = _initializer(var)
+        key: Any = None
+        if not op.inputs and var.shape is not None and var.dtype is not None:
+            if nbytes_of((var.shape, var.dtype)) < _SMALL:
+                fast = op.type, id(op.attrs), *op.outputs, op.device, var.shape, var.dtype
+                key = shared.get(fast)
+                if key is None and (signature := Operator(op).signature()) is not None:
+                    key = shared[fast] = signature, op.device, var.shape, var.dtype
+        is_random = lookup(op.type).random
+        if key is None or (draws and is_random):
+            together.append(var)
+            draws = draws or is_random
+            if len(together) == _TOGETHER:
+                yield together
+                together, draws = [], False
+            continue
+        if key not in nets:
+            net = _net_of([var], [op], {var.name: var}, apart)
+            nets[key] = net, var.name
+        net, filled = nets[key]
+        net.run(apart, context)
+        array = apart.get(filled).inner
+        _check_filled(var, array)
+        with on_device(work.place):
+            work.var(var.name).bind(array.copy())
+    if together:
+        yield together
+    apart.dissolve()
+
+
 def _run(
     variables: list[VarDecl], known: Mapping[str, VarDecl], work: Scope, context: OpContext
 ) -> None:
-    ops = [_initializer(var) for var in variables]
+    """Fill variables by one net."""
+    net = _net_of(variables, [_initializer(var) for var in variables], known, work)
+    net.run(work, context)
+    work.release_frames()
+    for var in variables:
+        _check_filled(var, work.get(var.name).inner)
+
+
+def _net_of(
+    variables: list[VarDecl], ops: list[OpNode], known: Mapping[str, VarDecl], scope: Scope
+) -> PlainNet:
+    """The net of some initializers, which is to run in a scope."""
     # Beside what is filled, what that is filled from and holds a value: of a master its parameter.
     named = dict.fromkeys(name for op in ops for name in (*op.input_names(), *op.output_names()))
     declared = [known[name].changed(initializer=None) for name in named if name in known]
-    net = PlainNet(OpList("initializers", vars=declared, ops=ops), check=False)
     for var in variables:
-        work.var(var.name)  # local: results must not reach the caller's variables before the end
-    quiet = context.derive(train=True, live_out=None)
-    quiet.hooks = []  # they watch the net, not its initializers
-    net.run(work, quiet)
-    work.release_frames()
-    for var in variables:
-        array = work.get(var.name).inner
-        dtype = var.dtype
-        shape = var.shape
-        shape_fits = shape is None or fits(array.shape, shape)
-        dtype_fits = dtype is None or dtype == array.dtype  # float64 == None, says NumPy
-        if not (shape_fits and dtype_fits):
-            raise ShapeError(
-                f"variable {var.name!r} is {dtype}{format_shape(shape)}; its initializer"
-                f" {_initializer(var).type} makes {array.dtype}{format_shape(array.shape)}"
-            )
+        scope.var(var.name)  # local: results must not reach the caller's variables before the end
+    return PlainNet(OpList("initializers", vars=declared, ops=ops), check=False)
+
+
+def _check_filled(var: VarDecl, array: Any) -> None:
+    """Refuse what an initializer has made of another shape or dtype than is declared."""
+    dtype, shape = var.dtype, var.shape
+    shape_fits = shape is None or fits(array.shape, shape)
+    dtype_fits = dtype is None or dtype == array.dtype  # float64 == None, says NumPy
+    if not (shape_fits and dtype_fits):
+        raise ShapeError(
+            f"variable {var.name!r} is {dtype}{format_shape(shape)}; its initializer"
+            f" {_initializer(var).type} makes {array.dtype}{format_shape(array.shape)}"
+        )
 
 
 def _initializer(var: VarDecl) -> OpNode:

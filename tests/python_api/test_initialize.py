@@ -10,6 +10,7 @@ from opscope.framework.base.errors import ShapeError, VariableError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
 from opscope.framework.ir.op_list import Link, OpList, StepDecl
+from opscope.framework.runtime import initialize as module
 from opscope.framework.runtime.initialize import initialize, persistent_vars
 
 
@@ -132,3 +133,46 @@ def test_persistent_vars_of_inner_nets():
     net.steps.append(step)
     step.static_links.append(Link("w", "linked"))
     assert [var.name for var in persistent_vars(net)] == ["w", "u"]
+
+
+def drawn(op_type, name, shape, like=None):
+    slots = {} if like is None else {"like": like}
+    attrs = {"shape": [-1 if like else size for size in shape], "dtype": np.dtype("float32")}
+    op = make_op(op_type, slots, {"out": name}, attrs)
+    return make_var(name, shape, "float32", PARAMETER, initializer=op)
+
+
+def many_variables():
+    """Small and large ones, some drawn like others, in an order in which all kinds meet."""
+    for number in range(60):
+        yield drawn("xavier_random", f"w{number}", (3, 5))
+        yield make_var(
+            f"b{number}",
+            [5],
+            "float32",
+            PARAMETER,
+            initializer=constant(number % 2, (5,), out=f"b{number}"),
+        )
+        if number % 20 == 7:
+            yield drawn("xavier_random", f"large{number}", (100, 100))
+            yield drawn("gaussian_random", f"like{number}", (3, 5), like=f"w{number}")
+        yield drawn("he_random", f"h{number}", (3, 5) if number % 3 else (5, 3))
+
+
+def test_those_that_are_alike_have_one_net_and_draw_in_order(monkeypatch):
+    made = []
+    net_of_some = module._net_of
+    monkeypatch.setattr(module, "_net_of", lambda *a: made.append(a[0]) or net_of_some(*a))
+    monkeypatch.setattr(module, "_TOGETHER", 8)
+    net = net_of(*many_variables())
+    values = {}
+    for small in (module._SMALL, 0):
+        monkeypatch.setattr(module, "_SMALL", small)
+        scope = Scope()
+        names = initialize(net, scope, OpContext(seed=3))
+        values[small] = [scope.numpy(name).tobytes() for name in names]
+        assert len(values[small]) == 60 * 3 + 6
+        assert len({id(scope.get(name).inner) for name in names}) == len(names)
+    assert values[0] == values[1 << 15]
+    alone = [var for var in made if len(var) == 1]
+    assert len(alone) == 5  # xavier, two constants, he of two shapes
