@@ -79,7 +79,7 @@ def attr_values(attrs: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         AttributeTypeError: they are not given by name, or no attribute can hold one.
     """
-    if not isinstance(attrs, Mapping):
+    if type(attrs) is not dict and not isinstance(attrs, Mapping):
         raise AttributeTypeError(f"attributes go by name, {{'scale': 2.0}}, not {attrs!r}")
     return {name: attr_value(value) for name, value in attrs.items() if value is not None}
 
@@ -166,7 +166,16 @@ def caller_location() -> SourceLocation:
         frame = frame.f_back
     if frame is None:
         return SourceLocation()
-    return SourceLocation(frame.f_code.co_filename, frame.f_lineno)
+    global _last
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    last = _last  # another thread may replace it
+    if last.line != line or last.file != file:
+        last = _last = SourceLocation(file, line)
+    return last
+
+
+_last = SourceLocation()
+"""What was found last: a layer is one line, and all that it appends shares its location."""
 
 
 def format_location(source: SourceLocation | None) -> str:

@@ -53,7 +53,7 @@ class Checked(NamedTuple):
         entry: the `OperatorDef` of the type when it was checked; a node is checked again when the
             type has another one.
         attrs: every attribute, defaults filled in.
-        is_whole: the slots are the node's; otherwise they are the two that follow.
+        is_whole: the slots are the node's, and the two that follow are empty.
         inputs, outputs: slots without the empty ones and without unneeded single outputs.
     """
 
@@ -62,6 +62,17 @@ class Checked(NamedTuple):
     is_whole: bool
     inputs: SlotNames
     outputs: SlotNames
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Signature:
+    """What operators share that are alike except for names.
+
+    Attributes:
+        checked: what checking such an operator finds; None of those that are like no other.
+    """
+
+    checked: Checked | None
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +100,7 @@ class OpNode:
     device: str = ""
     source: SourceLocation | None = None
     checked: Checked | None = None
-    alike: object | None = None
+    alike: Signature | None = None
     listed: tuple[list[str], list[str]] | None = None
 
     def input_names(self) -> list[str]:

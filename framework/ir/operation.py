@@ -15,7 +15,7 @@ from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
 from .desc import SlotMap, caller_location, format_location, make_op
 from .messages import op_from_message
 from .names import EMPTY
-from .op_list import Checked, OpNode, SlotNames, SourceLocation, real_names
+from .op_list import Checked, OpNode, Signature, SlotNames, SourceLocation, real_names
 from .registry import REGISTERED, OperatorDef, lookup
 from .schema import REQUIRED, Slot
 
@@ -132,7 +132,7 @@ class Operator:
         self.device = node.device
         self.accumulate = False
         self._reads = self._writes = self._value_reads = _NONE
-        self._signature: tuple[SlotNames | None, SlotNames | None, object] = (None, None, None)
+        self._signature = _UNSIGNED
         checked = node.checked
         entry = REGISTERED.get(node.type)
         if entry is None or checked is None or checked.entry is not entry:
@@ -159,8 +159,9 @@ class Operator:
                 f"{self.title()} writes nothing: give one of {', '.join(entry.output_slots)}"
             )
         attrs = check_attrs(entry, node.attrs, self)
-        whole = inputs is node.inputs and outputs is node.outputs
-        return Checked(entry, attrs, whole, inputs, outputs)
+        if inputs is node.inputs and outputs is node.outputs:
+            return Checked(entry, attrs, True, {}, {})
+        return Checked(entry, attrs, False, inputs, outputs)
 
     def _used(
         self, given: SlotNames, kind: str, known: Mapping[str, Slot], required: tuple[Slot, ...]
@@ -215,34 +216,46 @@ class Operator:
 
     def input_vars(self) -> list[str]:
         """The variables that it reads, slot by slot; callers must not change the list."""
+        node = self.node
+        if self.inputs is node.inputs:
+            return node.input_names()
         slots, names = self._reads
         if slots is not self.inputs:
-            slots, node = self.inputs, self.node
-            names = node.input_names() if slots is node.inputs else real_names(slots)
+            slots = self.inputs
+            names = real_names(slots)
             self._reads = slots, names
         return names
 
     def output_vars(self) -> list[str]:
         """The variables that it writes, slot by slot; callers must not change the list."""
+        node = self.node
+        if self.outputs is node.outputs:
+            return node.output_names()
         slots, names = self._writes
         if slots is not self.outputs:
-            slots, node = self.outputs, self.node
-            names = node.output_names() if slots is node.outputs else real_names(slots)
+            slots = self.outputs
+            names = real_names(slots)
             self._writes = slots, names
         return names
 
-    def signature(self) -> object | None:
+    def signature(self) -> Signature | None:
         """What its shape rule depends on beside its inputs' shapes: one object for all operators
         that are alike except for names. None where attributes are no plain values: nets, arrays."""
-        inputs, outputs, known = self._signature
-        if inputs is not self.inputs or outputs is not self.outputs:
-            node = self.node
-            if self.inputs is not node.inputs or self.outputs is not node.outputs:
-                known = _signature_of(self)
-            elif (known := node.alike) is None:
+        node = self.node
+        if self.inputs is node.inputs and self.outputs is node.outputs:
+            known = node.alike
+            if known is None:
                 known = node.alike = _signature_of(self)
-            self._signature = self.inputs, self.outputs, known
-        return known
+                # Of operators that are alike the attributes are kept once.
+                if known.checked is not None:
+                    node.checked = known.checked
+                    self.attrs = known.checked.attrs
+        else:
+            inputs, outputs, known = self._signature
+            if inputs is not self.inputs or outputs is not self.outputs:
+                known = _signature_of(self)
+                self._signature = self.inputs, self.outputs, known
+        return known if known.checked is not None else None
 
     def results(self) -> list[str]:
         """The outputs that are not there for the operator's own gradient alone; callers must not
@@ -252,10 +265,12 @@ class Operator:
 
     def value_reads(self) -> list[str]:
         """Inputs whose values are read, not only their shapes; callers must not change the list."""
+        left_out = self.entry.shape_only
+        if not left_out:
+            return self.input_vars()
         slots, names = self._value_reads
         if slots is not self.inputs:
-            left_out = self.entry.shape_only
-            names = _without(left_out, self.inputs) if left_out else self.input_vars()
+            names = _without(left_out, self.inputs)
             self._value_reads = self.inputs, names
         return names
 
@@ -287,20 +302,21 @@ class Operator:
         return f"<{self.title()}>"
 
 
+_UNSIGNED: tuple[SlotNames | None, SlotNames | None, Signature] = (None, None, Signature(None))
 _PLAIN = (int, float, str, np.dtype, type(None))
 _MOST_SIGNATURES = 1 << 12
-_SIGNATURES: dict[Any, object] = {}
+_SIGNATURES: dict[Any, Signature] = {}
 
 
-def _signature_of(op: Operator) -> object | None:
+def _signature_of(op: Operator) -> Signature:
     key: list[Any] = [op.entry, len(op.inputs)]
     for name, value in op.attrs.items():
         if type(value) in (list, tuple):
             if not all([isinstance(one, _PLAIN) for one in value]):
-                return None
+                return _UNSIGNED[-1]
             value = tuple([one or repr(one) for one in value])
         elif not isinstance(value, _PLAIN):
-            return None
+            return _UNSIGNED[-1]
         key += name, value or repr(value)  # 0.0 equals -0.0, and loops may differ in that
     for of in (op.inputs, op.outputs):
         for slot, names in of.items():
@@ -308,7 +324,12 @@ def _signature_of(op: Operator) -> object | None:
             key += slot, tuple([name == EMPTY for name in names]) if empty else len(names)
     if len(_SIGNATURES) >= _MOST_SIGNATURES:
         _SIGNATURES.clear()
-    return _SIGNATURES.setdefault(tuple(key), object())
+    whole = tuple(key)
+    known = _SIGNATURES.get(whole)
+    if known is None:
+        checked = Checked(op.entry, op.attrs, True, {}, {})
+        known = _SIGNATURES.setdefault(whole, Signature(checked))
+    return known
 
 
 def _without(left_out: Collection[str], listed: SlotNames) -> list[str]:
@@ -402,7 +423,8 @@ def expand_op(op: OpNode, *, keep_whole: bool = False) -> list[OpNode]:
     expanded = []
     for inner in expand(op):
         written = inner.source if inner.source is not None and inner.source.file else op.source
-        device = inner.device or op.device
-        named = inner.changed(role=op.role, device=device, source=written or SourceLocation())
+        written, device = written or SourceLocation(), inner.device or op.device
+        slots = inner.inputs, inner.outputs
+        named = OpNode(inner.type, *slots, inner.attrs, op.role, device, written, inner.checked)
         expanded += expand_op(named, keep_whole=keep_whole)
     return expanded

@@ -89,6 +89,8 @@ class PlainNet(Net):
         self.units: Units | None = None
         self._token = next(_tokens)
         self._lock = new_lock()
+        self._ranges: BoundedCache[Any, Range] = BoundedCache()
+        self._plans: BoundedCache[Any, Plan] = BoundedCache(most_shapes, _plan_bytes)
         self._forget()
         if desc is not None:
             net = desc if isinstance(desc, OpList) else from_message(desc)
@@ -136,11 +138,14 @@ class PlainNet(Net):
         """The list has changed: what was derived from it is void."""
         self.version = next(_tokens)
         self._live_out = None
-        self._ranges: BoundedCache[Any, Range] = BoundedCache()
-        self._plans: BoundedCache[Any, Plan] = BoundedCache(self._most_shapes, _plan_bytes)
         self._last_forward: int | None = None
-        self._metadata = dict(self.metadata)
-        self._desc = None
+        if self._ranges:
+            self._ranges = BoundedCache()
+        if self._plans:
+            self._plans = BoundedCache(self._most_shapes, _plan_bytes)
+        if self._desc is not None:
+            self._metadata = dict(self._desc.metadata)
+            self._desc = None
 
     @property
     def metadata(self) -> MutableMapping[str, str]:
@@ -262,7 +267,10 @@ class PlainNet(Net):
 
     def _operator(self, node: OpNode, index: int) -> Operator:
         """What runs for a node; a composite that is kept whole stands for one operator."""
-        (plain,) = expand_op(node)
+        entry = REGISTERED.get(node.type)
+        plain = node
+        if entry is None or entry.expand is not None:
+            (plain,) = expand_op(node)
         if plain is not node:
             self._whole[index] = node
         return Operator(plain, index)

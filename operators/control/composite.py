@@ -22,7 +22,7 @@ from ...framework.ir.desc import (
 from ...framework.ir.names import SUM_OP, inner_name
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.operation import Operator
-from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
+from ...framework.ir.registry import REGISTERED, AttrSpec, Slot, lookup, operator
 from ..linear.matmul import NUM_FLATTEN_DIMS, affine_shape
 
 fc = operator(
@@ -79,7 +79,7 @@ def fc_expansion(desc: OpNode) -> list[OpNode]:
 
 def check_activation(op: Operator, activation: str) -> None:
     """Refuse an activation that is no operator from x to out."""
-    entry = lookup(activation, op.title())
+    entry = REGISTERED.get(activation) or lookup(activation, op.title())
     wanted = [slot.name for slot in entry.inputs if not slot.optional]
     results = [slot.name for slot in entry.outputs if not (slot.optional or slot.intermediate)]
     if wanted != ["x"] or results != ["out"]:

@@ -25,7 +25,7 @@ from ...framework.base.errors import (
 )
 from ...framework.ir.desc import caller_location
 from ...framework.ir.messages import attr_value
-from ...framework.ir.registry import OperatorDef
+from ...framework.ir.registry import REGISTERED, OperatorDef
 from .typed_names import activation_type
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -123,17 +123,19 @@ def checked(function: _F) -> _F:
         kinds["name"] = (str,), "a str"
     activation = signature.parameters.get("activation")
     has_activation = activation is not None and activation.annotation in (str, "str")
+    place = list(signature.parameters).index("activation") if has_activation else 0
 
     @functools.wraps(function)
     def method(*args: Any, **keywords: Any) -> Any:
         if has_activation:
-            given = _bound(function, signature, args, keywords)
-            if "activation" in given.arguments:
+            typed = args[place] if len(args) > place else keywords.get("activation", "")
+            if not isinstance(typed, str) or (typed and typed not in REGISTERED):
+                given = _bound(function, signature, args, keywords)
                 title = f"{where()}: {function.__name__}"
-                named = activation_type(title, given.arguments["activation"])
-                given.arguments["activation"] = named
+                given.arguments["activation"] = activation_type(title, typed)
                 args, keywords = given.args, given.kwargs
-        _check_kinds(function, kinds, keywords)
+        if keywords:
+            _check_kinds(function, kinds, keywords)
         try:
             return function(*args, **keywords)
         except TypeError:  # say it better where the call is wrong
@@ -271,6 +273,8 @@ def declared_shape(what: str, shape: Any) -> tuple[int, ...]:
         shape = shape.tolist()
     if isinstance(shape, (list, tuple)):
         dims = [-1 if dim is None else dim for dim in shape]
+        if all([type(dim) is int and dim >= -1 for dim in dims]):
+            return tuple(dims)
         whole = (isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) for dim in dims)
         if all(whole) and all(dim >= -1 for dim in dims):
             return tuple(map(int, dims))
@@ -391,8 +395,9 @@ def _kind(entry: OperatorDef, key: str) -> str | None:
 
 def pop_count(entry: OperatorDef, keywords: dict[str, Any]) -> int:
     """Take `num`, the number of variables in an output slot, out of the keywords; 0 for none."""
-    counted = _COUNT not in entry.attr_specs and any(slot.duplicable for slot in entry.outputs)
-    return keywords.pop(_COUNT, 0) if counted else 0
+    if _COUNT not in keywords or _COUNT in entry.attr_specs:
+        return 0
+    return keywords.pop(_COUNT) if any(slot.duplicable for slot in entry.outputs) else 0
 
 
 def counterparts(entry: OperatorDef, slots: Mapping[str, Sequence[str]]) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, nearest, spelled
-from ...framework.ir.desc import make_op
+from ...framework.ir.desc import attr_values, make_op
 from ...framework.ir.op_list import OpNode
-from ...framework.ir.registry import lookup
+from ...framework.ir.registry import REGISTERED, lookup
 
 # name -> operator type and attributes
 INITIALIZERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -80,7 +80,8 @@ def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> 
             f"parameter {name!r}: {init!r} is no initializer; want a name"
             f" ({', '.join(INITIALIZERS)}), a name with attributes, a number, or an array"
         )
-    init = spelled(init, INITIALIZERS)
+    if init not in INITIALIZERS and init not in REGISTERED:
+        init = spelled(init, INITIALIZERS)
     if init in INITIALIZERS:
         op_type, defaults = INITIALIZERS[init]
         attrs = {**defaults, **attrs}
@@ -92,7 +93,8 @@ def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> 
         raise AttributeTypeError(
             f"parameter {name!r}: no initializer {init!r}{hint}; known: {', '.join(INITIALIZERS)}"
         )
-    known = lookup(op_type, f"parameter {name!r}: initializer").attr_specs
+    entry = REGISTERED.get(op_type) or lookup(op_type, f"parameter {name!r}: initializer")
+    known = entry.attr_specs
     for key in attrs:
         if key not in known:
             own = [attr for attr in known if attr not in ("shape", "dtype")]
@@ -100,9 +102,30 @@ def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> 
                 f"parameter {name!r}: initializer {init!r} has no attribute"
                 f" {key!r}{nearest(key, own)}; it has {', '.join(own)}"
             )
-    return make_op(
-        op_type, {}, {"out": name}, {"shape": [int(d) for d in shape], "dtype": dtype, **attrs}
-    )
+    own = make_op(op_type, {}, {"out": name})
+    own.attrs = _attrs_of(op_type, tuple([int(dim) for dim in shape]), dtype, attrs)
+    return own
+
+
+_MOST_ALIKE = 1 << 10
+_ALIKE: dict[Any, dict[str, Any]] = {}
+"""Attributes of initializers, which those share that fill variables alike."""
+
+
+def _attrs_of(
+    op_type: str, shape: tuple[int, ...], dtype: np.dtype, attrs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The attributes of an initializer as nets hold them."""
+    own = {"shape": shape, "dtype": dtype, **attrs}
+    if not all([isinstance(value, (int, float, str)) for value in attrs.values()]):
+        return attr_values(own)
+    key = op_type, shape, dtype, repr(attrs)  # by text: 0.0 equals -0.0, and False 0
+    found = _ALIKE.get(key)
+    if found is None:
+        if len(_ALIKE) >= _MOST_ALIKE:
+            _ALIKE.clear()
+        found = _ALIKE[key] = attr_values(own)
+    return found
 
 
 def _as_array(init: Any, name: str) -> Any:

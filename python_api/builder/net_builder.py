@@ -52,7 +52,7 @@ from ...framework.ir.desc import (
 from ...framework.ir.messages import as_op_list
 from ...framework.ir.names import stage_device
 from ...framework.ir.op_list import OpList, OpNode, SourceLocation, VarDecl
-from ...framework.ir.registry import OperatorDef
+from ...framework.ir.registry import REGISTERED, OperatorDef
 from ...framework.runtime.initialize import Owner
 from ...framework.runtime.plain_net import PlainNet
 from .calls import (
@@ -440,7 +440,7 @@ class NetBuilder(BuilderMethods, Shown):
             )
         if name:
             check_name(name, "a result")
-        entry = operator_typed(type, where())
+        entry = REGISTERED.get(type) or operator_typed(type, where())
         if "activation" in given and "activation" in entry.attr_specs:
             given["activation"] = activation_type(f"{where()}: {type}", given["activation"])
         if _PROBABLE_INPUT in given and _PROBABLE_INPUT not in entry.input_slots:
@@ -468,7 +468,8 @@ class NetBuilder(BuilderMethods, Shown):
         names = output_names(entry, name, count or counterparts(entry, slots), attrs, existing)
         source = caller_location()
         self._warn_of_twice(entry.type, slots, source)
-        op = make_op(entry.type, slots, names, encoded_attrs(entry, attrs), source=source)
+        op = make_op(entry.type, slots, names, source=source)
+        op.attrs = encoded_attrs(entry, attrs)
         for out in itertools.chain.from_iterable(names.values()):
             if out in self._forward.vars and out not in existing.values():
                 raise VariableError(f"{where()}: variable {out!r} is defined already")

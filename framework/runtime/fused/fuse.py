@@ -20,7 +20,7 @@ from ...fusion.scalars.codegen import FULL, MOST_ARRAYS, ONE, Loop, Operand
 from ...fusion.scalars.expression import Tree, replace_names
 from ...fusion.scalars.pointwise import ABSENT, Expressions, Pointwise, pointwise
 from ...fusion.team import run_together
-from ...ir.op_list import Checked, OpNode, View
+from ...ir.op_list import Checked, OpNode, Signature, View
 from ...ir.operation import Operator
 from ..binding import BoundSteps, CannotFuseError
 from ..plans.plan import Chain, Plan, PlanStep
@@ -275,7 +275,7 @@ def _with_epilogues(
     return result
 
 
-_CheckedParts = dict[object, list[tuple[Checked | None, object | None]]]
+_CheckedParts = dict[object, list[tuple[Checked | None, Signature | None]]]
 """What was found of the parts of operators that are alike, by their signature: see `OpNode`."""
 
 
