@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,19 +53,20 @@ static pthread_barrier_t barrier;
 #define FIRST_TO_MARK(flag) __sync_bool_compare_and_swap(flag, 0, 1)
 #define TICKET(counter) __sync_fetch_and_add(counter, 1)
 """
-_RUN = """
+_LANES = """
 static int64 *words_of_run;
-static void *run_lane(void *number) {{
+static void (*kernel_of_run)(int64 *);
+static void *run_lane(void *number) {
   lane = (int64)(intptr_t)number;
-  int64 *words = words_of_run;
-  for (block_index = 0; block_index < block_count; block_index++) {{
-    {name}({arguments});
+  for (block_index = 0; block_index < block_count; block_index++) {
+    kernel_of_run(words_of_run);
     SYNC;
-  }}
+  }
   return 0;
-}}
-EXPORT void run(int64 *words) {{
+}
+static void run(void (*kernel)(int64 *), int64 *words) {
   pthread_t lanes[BLOCK];
+  kernel_of_run = kernel;
   words_of_run = words;
   block_count = words[0];
   pthread_barrier_init(&barrier, 0, BLOCK);
@@ -71,9 +74,16 @@ EXPORT void run(int64 *words) {{
   run_lane(0);
   for (int n = 1; n < BLOCK; n++) pthread_join(lanes[n], 0);
   pthread_barrier_destroy(&barrier);
-}}
+}
 """
+_RUN = """
+static void call_{name}(int64 *words) {{ {name}({arguments}); }}
+EXPORT void run_{name}(int64 *words) {{ run(call_{name}, words); }}
+"""
+_KERNEL = re.compile(r"^KERNEL (\w+)\(([^)]*)\)", re.MULTILINE)
 _FLAGS = ("-O1", "-pthread", "-std=gnu11", "-shared", "-fPIC", "-ffp-contract=off")
+# Under Linux the process has the rest of the C library: to link it takes as long as to compile.
+_LINKED = ("-nostdlib", "-lm", "-lgcc") if sys.platform == "linux" else ("-lm",)
 
 
 texts: dict[str, set[str]] = {}
@@ -105,18 +115,10 @@ class RawKernel:
         texts.setdefault(name, set()).add(code)
         self.code, self.name = code, name
         self.real = "float32" if code.startswith("typedef float ") else "float64"
-        found = re.search(rf"^KERNEL {name}\(([^)]*)\)", code, re.MULTILINE)
-        if found is None:
+        self._source, kernels = _in_c(code)
+        if name not in kernels:
             raise ValueError(f"the text has no kernel {name}")
-        self._types = [
-            " ".join(part.split()[:-1]) for part in found[1].replace("*", "* ").split(",")
-        ]
-        arguments = [
-            f"({kind})words[{place}]" if kind.endswith("*") else f"*({kind} *)words[{place}]"
-            for place, kind in enumerate(self._types, 1)
-        ]
-        own = code.replace(cuda_text("names"), _NAMES)
-        self._source = own + _RUN.format(name=name, arguments=", ".join(arguments))
+        self._types = kernels[name]
         self._runs: dict[int, Any] = {}
 
     @recorded
@@ -129,7 +131,8 @@ class RawKernel:
             raise ValueError(f"{self.name}: grid {grid}, block {block}, {rest}")
         if _lanes[-1] not in self._runs:  # as CuPy, which compiles when a kernel is first called
             source = f"#define BLOCK {_lanes[-1]}\n{self._source}"
-            self._runs[_lanes[-1]] = _compiled(source).function("run")
+            run = f"run_{self.name}"
+            self._runs[_lanes[-1]] = _compiled(source, run).function(run)
         launches.append(self.name)
         held = [self._word(kind, arg) for kind, arg in zip(self._types, args, strict=True)]
         words = (ctypes.c_int64 * (len(args) + 1))(grid[0], *(word for word, _ in held))
@@ -164,16 +167,34 @@ class NoCompilerError(DeviceError):
     """The machine has nothing that compiles a kernel for the stand-in."""
 
 
-def _compiled(source: str) -> libraries.Library:
+@functools.cache
+def _in_c(code: str) -> tuple[str, dict[str, list[str]]]:
+    """A text as C with a function `run_NAME` for each kernel, and the kernels' parameter types.
+
+    All kernels of a text are compiled at once: to start a compiler takes longer than they do.
+    """
+    parts, types = [code.replace(cuda_text("names"), _NAMES), _LANES], {}
+    for name, parameters in _KERNEL.findall(code):
+        kinds = [" ".join(one.split()[:-1]) for one in parameters.replace("*", "* ").split(",")]
+        arguments = ", ".join(
+            f"({kind})words[{place}]" if kind.endswith("*") else f"*({kind} *)words[{place}]"
+            for place, kind in enumerate(kinds, 1)
+        )
+        types[name] = kinds
+        parts.append(_RUN.format(name=name, arguments=arguments))
+    return "".join(parts), types
+
+
+def _compiled(source: str, run: str) -> libraries.Library:
     compiler = libraries.find_compiler(settings.switch("OPSCOPE_CC"))
     if compiler is None:
         raise NoCompilerError("the stand-in of CuPy wants a C compiler for a kernel in CUDA")
 
     def build(target: Path) -> None:
-        libraries.run(compiler, [*_FLAGS, "-x", "c", "-", "-o", str(target), "-lm"], source)
+        libraries.run(compiler, [*_FLAGS, "-x", "c", "-", "-o", str(target), *_LINKED], source)
 
     return libraries.from_cache(
-        (libraries.state(compiler), source, _FLAGS),
+        (libraries.state(compiler), source, _FLAGS, _LINKED),
         build,
-        lambda path: libraries.Library(path, ["run"]),
+        lambda path: libraries.Library(path, [run]),
     )
