@@ -121,10 +121,13 @@ def test_boxes_of_any_numbers_are_chosen_as_onnxruntime_does(
         boxes = places.astype(np.float32)
         if number % 2:
             boxes[rng.random(boxes.shape) < 0.1] = rng.choice(np.float32(ODD))
-        scores = rng.permutation(classes * batch * count).reshape(batch, classes, count)
+        order = rng.permutation(classes * batch * count).reshape(batch, classes, count)
+        scores = order.astype(np.float32) + (0 if number % 4 else 1)
+        if number % 5 == 0:
+            scores[rng.random(scores.shape) < 0.2] = np.nan
         feed = {
             "boxes": boxes,
-            "scores": scores.astype(np.float32) + (0 if number % 4 else 1),
+            "scores": scores,
             "most": np.array([rng.integers(0, 7)]),
             "overlap": np.array([rng.choice([0, 0.3, 1 / 3, 0.5, 0.7, 1])], np.float32),
             "least": np.array([rng.choice([0, 2, -np.inf])], np.float32),
@@ -135,3 +138,20 @@ def test_boxes_of_any_numbers_are_chosen_as_onnxruntime_does(
     for overlap in (-0.1, 1.5, np.nan):
         with pytest.raises(Exception, match="iou_threshold"):
             model.run(feed | {"overlap": np.array([overlap], np.float32)})
+
+
+@pytest.mark.parametrize("native_library", [True, False])
+def test_scores_of_nan_come_last(native_library: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no least score is given: ONNX does not say, and in the heap of ONNX Runtime they spoil
+    the order of others."""
+    if not native_library:
+        monkeypatch.setattr(selection.native, "load", lambda name: None)
+    g = Graph("g")
+    inputs = [g.input("boxes", np.float32, [1, 6, 4]), g.input("scores", np.float32, [1, 1, 6])]
+    inputs.append(g.constant(np.array([6]), dtype=np.int64))
+    g.output(g.node("NonMaxSuppression", inputs, "z"), np.int64)
+    at = np.arange(6, dtype=np.float32)[:, None]
+    boxes = np.concatenate([at, at, at + 0.5, at + 0.5], 1)[None]
+    scores = np.array([[[np.nan, 1, -np.inf, np.nan, np.inf, 1]]], np.float32)
+    (found,) = model_of_bytes(model_bytes(g)).run({"boxes": boxes, "scores": scores}).values()
+    assert found[:, 2].tolist() == [4, 1, 5, 2, 0, 3]
