@@ -221,6 +221,11 @@ def test_norms_behind_convolutions_are_factors(layer: str, groups: int, biased: 
     made = b.relu(b.batch_norm(getattr(b, layer)(x, filters, 3, groups=groups, bias=biased)))
     rng = np.random.default_rng(groups)
     image = rng.standard_normal((3, 16, *[6] * int(layer[-2])), np.float32)
+    check_net(b, made, image, [layer, "batch_norm", "relu"], 1e-4)
+
+
+def check_net(b: NetBuilder, made: Any, image: np.ndarray, fused: list[str], bound: float) -> None:
+    """Compare with the plain kernels what a net makes of `x`; operators of one step have a list."""
     found = []
     for libraries in ("direct,xp", "xp"):
         scope = opscope.Scope()
@@ -236,9 +241,42 @@ def test_norms_behind_convolutions_are_factors(layer: str, groups: int, biased: 
             net.run(scope, opscope.OpContext(train=False, live_out=[made.name]))
         found.append(scope.var(made.name).numpy())
         types = [[op.type for op in step.operators] for step in scope.frames()[-1].plan.steps]
-        assert ([layer, "batch_norm", "relu"] in types) is (libraries != "xp")
+        assert (fused in types) is (libraries != "xp")
     assert np.any(found[1])
-    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(*found, rtol=bound, atol=bound)
+
+
+# Weights of several taps, and of a part of a tap, that stay in a cache together, on all processors.
+LARGE = [(100, 7, 7), (192, 5, 24), (1100, 2, 4), (1100, 2, 3)]
+
+
+@with_compiler
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("channels", "kernel", "size"), LARGE)
+def test_weights_that_no_cache_has_room_for(
+    channels: int, kernel: int, size: int, dtype: Any
+) -> None:
+    rng = np.random.default_rng(channels)
+    x = rng.standard_normal((1, channels, size, size)).astype(dtype)
+    w = rng.standard_normal((72, channels, kernel, kernel)).astype(dtype)
+    given = {"x": x, "w": w, "b": rng.standard_normal(72).astype(dtype)}
+    inputs = {name: (name,) for name in given}
+    attrs = {"padding": [kernel // 2]}
+    node = OpNode("conv2d", inputs, {"out": ("out",)}, attrs)
+    for layout in LAYOUTS:
+        for threads in (1, 2):
+            with threads_set(threads):
+                assert check(node, given, layout, train=False)
+
+
+@with_compiler
+@pytest.mark.parametrize(("channels", "kernel", "size"), LARGE)
+def test_what_follows_sums_waits_for_all_weights(channels: int, kernel: int, size: int) -> None:
+    b = NetBuilder("norm")
+    x = b.input("x", [-1, channels, size, size])
+    made = b.relu(b.batch_norm(b.conv2d(x, 72, kernel, padding=kernel // 2)))
+    image = np.random.default_rng(kernel).standard_normal((1, channels, size, size), np.float32)
+    check_net(b, made, image, ["conv2d", "batch_norm", "relu"], 1e-4)
 
 
 @with_compiler
