@@ -291,6 +291,14 @@ def test_commands_that_are_named_elsewhere_exist(name):
     assert named and set(named) <= {command.__name__ for command in build.COMMANDS}
 
 
+def test_what_ci_leaves_out_is_there():
+    """Under another name it would run a second time without a word."""
+    left_out = re.findall(r"--deselect (\S+?)::(\w+)", (ROOT / ".ci" / "run").read_text())
+    assert left_out
+    for path, name in left_out:
+        assert re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE), name
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_of_pages_outside_of_the_site_lead_somewhere(name):
     links = re.findall(r"\]\(([^)#]+)", (ROOT / name).read_text(encoding="utf-8"))
