@@ -145,6 +145,56 @@ class Tied(nn.Module):
         return {"hidden": self.words(ids), "scores": self.out(self.words(ids))}
 
 
+class FourierLayer(nn.Module):
+    """Multiplies low frequencies of an image by complex weights, as Fourier neural operators do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 3, 4, 3, dtype=torch.cfloat))
+
+    def forward(self, x: Any) -> Any:
+        spectrum = torch.fft.rfft2(x)
+        low = torch.zeros(len(x), 3, 8, 4, dtype=torch.cfloat)
+        low[:, :, :4, :3] = torch.einsum("bixy,ioxy->boxy", spectrum[:, :, :4, :3], self.weight)
+        return torch.fft.irfft2(low, s=(8, 6))
+
+
+def complex_parts(x: Any, y: Any) -> Any:
+    """What does with both parts of complex numbers the same; y are real."""
+    z = torch.view_as_complex(x.unflatten(-1, (3, 2)))
+    moved = z.permute(0, 2, 1).transpose(0, 1).unsqueeze(-1).squeeze(-1)
+    joined = torch.cat([z, z[:, :1], y.expand(len(z), 4, 3) + 0j], 1)
+    chosen = torch.where(y > 0, z, 2 - 3j), z.masked_fill(y > 0, 1.5), z[:, torch.tensor([2, 0])]
+    results = (
+        z * y, z * 2.5, z * 1j, y * 1j, z * z.conj(), z + y, z - 1, 1 - z, torch.add(z, z, alpha=3),
+        -z, z.sum(-1), z.sum(), z.mean(0), z.cumsum(1), z @ z.mT, z @ (y.mT + 0j), F.pad(z, (1, 2)),
+        z.flip(0).roll(1, -1), z[:, -1, 1:], *z.split(2, 1), moved, joined, *chosen,
+        z[:, :0], z.reshape(-1, 2, 6), torch.ones_like(z), torch.exp(z), z.to(torch.complex128),
+    )  # fmt: skip
+    numbers = z.real.to(torch.cfloat) + torch.complex(z.imag, z.real), z.contiguous()
+    return *map(torch.view_as_real, (*results, *numbers)), z.abs().square(), z[:, 1:].imag
+
+
+def complex_quotients(x: Any, y: Any) -> Any:
+    z = torch.view_as_complex(x.unflatten(-1, (3, 2))) + (4 + 4j)
+    quotients = z / y.add(9), z / (2 - 1j), y / z, z / z.mean(), 1 / z, 2j / z
+    return *map(torch.view_as_real, quotients), z.angle()
+
+
+class Spectrogram(nn.Module):
+    """Magnitudes of a signal, and the signal out of magnitudes and phases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(8))
+
+    def forward(self, x: Any) -> Any:
+        spectrum = torch.stft(x, 8, 4, window=self.window, return_complex=True)
+        loud = spectrum + 3
+        power = torch.polar(loud.abs(), loud.angle()) - 3
+        return spectrum.abs().square().log1p(), torch.istft(power, 8, 4, window=self.window)
+
+
 def mlp() -> Any:
     return nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Dropout(0.2),
                          nn.Linear(16, 3))  # fmt: skip
@@ -345,5 +395,9 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
     "transforms": (lambda: Fn(lambda x: (torch.fft.fft2(x).real, torch.fft.rfft(x).abs(),
         torch.fft.irfft(torch.fft.rfft(x, norm="ortho") * torch.fft.rfft(x.flip(1)), n=6),
         torch.view_as_real(torch.fft.fft(x, dim=1)))), [x(-1, 4, 6)]),
+    "complex_parts": (lambda: Fn(complex_parts), [x(-1, 4, 6), x(4, 3)]),
+    "complex_quotients": (lambda: Fn(complex_quotients), [x(-1, 4, 6), x(4, 3)]),
+    "spectrogram": (Spectrogram, [x(-1, 32)]),
+    "fourier_layer": (FourierLayer, [x(-1, 2, 8, 6)]),
     "blocks": (Blocks, [x(4, 3)]),
 }  # fmt: skip

@@ -33,10 +33,12 @@ class Ref:
 
     Attributes:
         number: among the node's inputs. is_size: it is a whole number, known from shapes.
+        is_pair: it is of complex numbers.
     """
 
     number: int
     is_size: bool = False
+    is_pair: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -62,7 +64,7 @@ class Aten:
     Attributes:
         name: of the operator, without overload. given: its arguments, in order; see `get`.
         places: names of the arguments that may be given by position.
-        dtypes: of the results.
+        dtypes: of the results. pairs: which of them are of complex numbers.
     """
 
     def __init__(self, call: Call) -> None:
@@ -71,6 +73,7 @@ class Aten:
         self.places: Sequence[str] = call.node.attrs["places"]
         self.name = call.node.op
         self.dtypes: list[np.dtype] = call.node.attrs["dtypes"]
+        self.pairs: list[bool] = call.node.attrs["pairs"]
 
     @property
     def ours(self) -> Name:
@@ -87,12 +90,12 @@ class Aten:
     def get(self, name: str, default: Any = None) -> Any:
         """An argument: a number, text, list, or the `Value` of a tensor."""
         value = self.given.get(name)
-        return default if value is None else self._resolved(value)
+        return default if value is None else self.resolved(value)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.given:
             self.fail(f"has no argument {name!r}")
-        return self._resolved(self.given[name])
+        return self.resolved(self.given[name])
 
     def bound(self, parameters: Sequence[Parameter]) -> list[Any]:
         """The arguments that a rule takes: by their names in the schema, or else by position.
@@ -113,9 +116,10 @@ class Aten:
             values.append(self.get(name, None if needed else one.default))
         return values
 
-    def _resolved(self, value: Any) -> Any:
+    def resolved(self, value: Any) -> Any:
+        """An argument, as in `given`, as a number, text, list, or the `Value` of a tensor."""
         if isinstance(value, list):
-            return [self._resolved(one) for one in value]
+            return [self.resolved(one) for one in value]
         if not isinstance(value, Ref):
             return value
         if value.is_size:
@@ -171,6 +175,25 @@ class Aten:
         node = replace(call.node, op=op, domain="", version=_OPSET, attrs=attrs)
         lower = KINDS["", op].lower
         assert lower is not None, op
+        return lower(call.like(node, inputs))
+
+    def of_reals(self, given: Mapping[str, Any]) -> Any:
+        """What the rule for real numbers gives: of these arguments, and others as they are."""
+        inputs: list[Value] = []
+
+        def referred(value: Any) -> Any:
+            if isinstance(value, list):
+                return [referred(one) for one in value]
+            if not isinstance(value, Value):
+                return value
+            inputs.append(value)
+            return Ref(len(inputs) - 1)
+
+        call = self._call
+        arguments = {name: referred(given.get(name, self.get(name))) for name in self.given}
+        node = replace(call.node, domain=DOMAIN, attrs=call.node.attrs | {"arguments": arguments})
+        lower = RULES[DOMAIN, self.name].lower
+        assert lower is not None, self.name
         return lower(call.like(node, inputs))
 
     def on_host(self, op: str, *inputs: Value, **attrs: Any) -> Value:

@@ -18,7 +18,7 @@ from ...onnx.importing.imported import ImportedModel
 from ...onnx.importing.whole import Given, Variants
 from . import kinds
 from .blocks import casts, inlined
-from .calls import known_form
+from .calls import COMPLEX, known_form
 from .refusals import REFUSED
 from .translate import WHERE, Program, Reader, name_of, needs_functions, source_of, unknown
 
@@ -214,7 +214,8 @@ def _decompositions() -> dict[Any, Any]:
 def _is_known(target: Any) -> bool:
     if not hasattr(target, "_schema"):  # it calls graphs
         return True
-    return known_form(target.namespace, target._schema.name.split("::")[-1]) is not None
+    name = target._schema.name.split("::")[-1]
+    return any(known_form(domain, name) for domain in (target.namespace, COMPLEX))
 
 
 def _listed(nodes: list[Any]) -> str:

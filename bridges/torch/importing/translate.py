@@ -75,8 +75,13 @@ def dtype_of(dtype: Any) -> np.dtype:
     return to_dtype({"complex64": "float32", "complex128": "float64"}.get(name, name))
 
 
+def _is_pair(value: Any) -> bool:
+    """Whether a value is a tensor of complex numbers, which are pairs here."""
+    return getattr(getattr(value, "dtype", None), "is_complex", False)
+
+
 def _refuse_complex(value: Any, what: str) -> None:
-    if getattr(getattr(value, "dtype", None), "is_complex", False):
+    if _is_pair(value):
         raise FormatError(f"{WHERE}: {what} is of complex numbers")
 
 
@@ -107,7 +112,7 @@ def _is_complex(node: Any) -> bool:
     """Whether an operator takes or gives complex numbers."""
     values = [node.meta.get("val"), *(one.meta.get("val") for one in node.all_input_nodes)]
     tensors = [one for value in values for one in (value if isinstance(value, tuple) else [value])]
-    return any(getattr(getattr(one, "dtype", None), "is_complex", False) for one in tensors)
+    return any(map(_is_pair, tensors))
 
 
 def unknown(program: Any) -> list[Any]:
@@ -293,7 +298,7 @@ class Reader:
             arguments = self._rows_kept(node, self._merged[node])
             domain = DOMAIN
             name = "linear"
-        if domain == DOMAIN and name in _SIZED:
+        if domain in (DOMAIN, COMPLEX) and name in _SIZED:
             arguments["likes"] = self._likes(node, arguments[_SIZED[name]])
         inputs: list[str] = []
         templates = {key: self._template(value, inputs) for key, value in arguments.items()}
@@ -305,7 +310,12 @@ class Reader:
             np.dtype(np.int64) if one is None or _is_size(one) else dtype_of(one.dtype)
             for one in values
         ]
-        attrs = {"arguments": templates, "dtypes": dtypes, "places": _places_of(called)}
+        attrs = {
+            "arguments": templates,
+            "dtypes": dtypes,
+            "pairs": list(map(_is_pair, values)),
+            "places": _places_of(called),
+        }
         self._nodes.append(
             TorchNode(
                 name,
@@ -407,7 +417,8 @@ class Reader:
         self._nodes.append(
             TorchNode(
                 "view", DOMAIN, 1, name, tuple(inputs), (name,),
-                {"arguments": templates, "dtypes": [dtype], "places": list(templates)}, (), kind,
+                {"arguments": templates, "dtypes": [dtype], "pairs": [False],
+                 "places": list(templates)}, (), kind,
                 "aten.view.default",
                 source_of(node),
             )
@@ -442,8 +453,9 @@ class Reader:
             if not isinstance(name, str):
                 return name
             inputs.append(name)
-            return Ref(len(inputs) - 1, _is_size(value.meta.get("val")))
-        if value is None or isinstance(value, (bool, int, float, str)):
+            held = value.meta.get("val")
+            return Ref(len(inputs) - 1, _is_size(held), _is_pair(held))
+        if value is None or isinstance(value, (bool, int, float, complex, str)):
             return value
         return str(value)  # dtypes, devices, layouts
 

@@ -23,6 +23,7 @@ if not hasattr(torch.export, "default_decompositions"):
     pytest.skip("torch.export is older than 2.6", allow_module_level=True)
 
 from opscope.bridges.torch.importing.calls import COMPLEX, DOMAIN, RULES, aten, known_form  # noqa: E402
+from opscope.bridges.torch.importing.kinds.pairs import _BY_HALVES  # noqa: E402
 from opscope.bridges.torch.importing.refusals import REFUSED  # noqa: E402
 from opscope.framework.base.dtypes import to_dtype  # noqa: E402
 from torch_programs import CASES, Fn, Unseen, mlp, x  # noqa: E402
@@ -156,7 +157,11 @@ def test_gradients(name: str) -> None:
     gradients = {key: one.grad for key, one in module.named_parameters() if key in model.parameters}
     names = [info.name for info in model.inputs]
     gradients |= {key: one.grad for key, one in zip(names, leaves, strict=True)}
-    gradients = {key: one for key, one in gradients.items() if one is not None}
+    gradients = {
+        key: torch.view_as_real(one) if one.is_complex() else one
+        for key, one in gradients.items()
+        if one is not None
+    }
     arrays = {key: one.detach() for key, one in zip(names, inputs, strict=True)}
     b = NetBuilder.from_desc(model.op_list({key: one.shape for key, one in arrays.items()}))
     costs = []
@@ -273,6 +278,19 @@ def test_core_operators_are_known_or_refused_for_a_reason() -> None:
     known = {name for name in names if known_form(DOMAIN, name) or known_form(COMPLEX, name)}
     assert known.isdisjoint(REFUSED) and names - known == REFUSED.keys()
     assert all(REFUSED.values())
+
+
+def test_complex_numbers_use_the_rules_of_real_ones() -> None:
+    """Those that are refused are named; a number that has two parts cannot be lost."""
+    assert {(DOMAIN, name) for name in _BY_HALVES} <= RULES.keys()
+    one = torch.randn(2, 2, 2)
+    for function in (torch.sqrt, torch.abs, lambda z: z * 2 == z):
+        program = export(Fn(lambda x, f=function: f(torch.view_as_complex(x)).real), [one])
+        if function is torch.abs:
+            assert_same(from_torch(program).run({"args_0": one.numpy()}), one.norm(dim=-1))
+        else:
+            with pytest.raises(FormatError, match=r"not supported:\n  aten\.(sqrt|eq)"):
+                from_torch(program)
 
 
 def test_frozen_parameters_stay() -> None:

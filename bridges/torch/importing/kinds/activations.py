@@ -50,7 +50,7 @@ def _round(n: Aten, x: Value, decimals: int = 0) -> Value:
     return n.op(back, n.op("round", n.op(there, x, ten)), ten)
 
 
-@aten("alias", "clone", "contiguous", "lift_fresh_copy", "lift_fresh")
+@aten("alias", "clone", "conj_physical", "contiguous", "lift_fresh_copy", "lift_fresh")
 def _same(n: Aten) -> Value:
     return n["self"]
 

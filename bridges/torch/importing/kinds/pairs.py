@@ -8,7 +8,23 @@ from typing import Any
 import numpy as np
 
 from ....onnx.importing.calls import Value
-from ..calls import COMPLEX, Aten, aten
+from ..calls import COMPLEX, Aten, Ref, aten
+
+_BY_HALVES = (
+    "add", "broadcast_to", "cat", "chunk", "concat", "constant_pad_nd", "copy", "cumsum", "detach",
+    "expand", "expand_as", "flip", "full", "full_like", "gather", "hstack", "index", "index_put",
+    "index_select", "masked_fill", "mean", "movedim", "mT", "narrow", "neg", "new_full",
+    "new_zeros", "numpy_T", "pad", "permute", "repeat", "repeat_interleave", "reshape", "roll",
+    "rsub", "select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes",
+    "squeeze", "stack", "sub", "sum", "swapaxes", "swapdims", "sym_numel", "sym_size", "t", "tile",
+    "transpose", "tril", "triu", "unbind", "unsqueeze", "vstack", "view", "where", "zeros",
+    "zeros_like",
+)  # fmt: skip
+"""Operators that do with both parts what they do with real numbers."""
+_NUMBERS = ("other", "value", "fill_value")
+"""Arguments of these whose numbers have two parts; others, such as sizes, go with both."""
+_PLACES = ("condition", "index", "indices", "mask")
+"""Arguments of these that say where; other tensors of real numbers have zeros for a second part."""
 
 
 def _halves(n: Aten, x: Value) -> list[Value]:
@@ -54,7 +70,8 @@ def _fft(
     return x if factor == 1 else n.op("scale", x, scale=float(factor))
 
 
-@aten("view_as_real", "view_as_complex", "alias", "clone", domain=COMPLEX)
+@aten("view_as_real", "view_as_complex", "alias", "clone", "contiguous", "lift_fresh",
+      "lift_fresh_copy", "resolve_conj", "resolve_neg", domain=COMPLEX)  # fmt: skip
 def _same(n: Aten, x: Value) -> Value:
     return x
 
@@ -64,16 +81,21 @@ def _half(n: Aten, x: Value) -> Value:
     return _halves(n, x)[n.name == "imag"]
 
 
-@aten("complex", "polar", domain=COMPLEX)
+@aten("complex", domain=COMPLEX)
 def _composed(n: Aten, x: Value, y: Value) -> Value:
-    if n.name == "polar":
-        x, y = (n.op("mul", x, n.op(turn, y)) for turn in ("cos", "sin"))
     return _pairs(n, x, y)
 
 
-@aten("_to_copy", "to", domain=COMPLEX)
+@aten("polar", domain=COMPLEX)
+def _turned(n: Aten, x: Value, y: Value) -> Value:
+    return _pairs(n, *(n.op("mul", x, n.op(turn, y)) for turn in ("cos", "sin")))
+
+
+@aten("_to_copy", "to", "type_as", domain=COMPLEX)
 def _to(n: Aten, x: Value) -> Value:
-    return _pairs(n, x, n.op("fill_like", x))
+    if n.given["self"].is_pair:
+        return n.cast(x if n.pairs[0] else _halves(n, x)[0], n.dtypes[0])
+    return _with_zeros(n, n.cast(x, n.dtypes[0]))
 
 
 @aten("abs", domain=COMPLEX)
@@ -81,13 +103,107 @@ def _abs(n: Aten, x: Value) -> Value:
     return n.op("norm", x, axes=[x.ndim - 1])
 
 
-@aten("_conj", "conj", "_conj_physical", domain=COMPLEX)
+@aten("angle", domain=COMPLEX)
+def _angle(n: Aten, x: Value) -> Value:
+    real, imaginary = _halves(n, x)
+    return n.op("atan2", imaginary, real)
+
+
+@aten("exp", domain=COMPLEX)
+def _exp(n: Aten, x: Value) -> Value:
+    real, imaginary = _halves(n, x)
+    return _turned(n, n.op("exp", real), imaginary)
+
+
+@aten("_conj", "conj", "_conj_physical", "conj_physical", domain=COMPLEX)
 def _conj(n: Aten, x: Value) -> Value:
     return n.op("mul", x, n.const([1, -1], x.dtype))
 
 
-@aten("mul", domain=COMPLEX)
-def _mul(n: Aten, x: Value, y: Any) -> Value:
-    (a, b), (c, d) = _halves(n, x), _halves(n, y)
-    real = n.op("sub", n.op("mul", a, c), n.op("mul", b, d))
-    return _pairs(n, real, n.op("add", n.op("mul", a, d), n.op("mul", b, c)))
+def _with_zeros(n: Aten, x: Value) -> Value:
+    """Complex numbers that have no imaginary part."""
+    return _pairs(n, x, n.op("fill_like", x, value=0.0))
+
+
+@aten("ones", "ones_like", "new_ones", domain=COMPLEX)
+def _ones(n: Aten) -> Value:
+    like = {"self": _parts(n, n.given["self"])[0]} if "self" in n.given else {}
+    return _with_zeros(n, n.of_reals(like))
+
+
+@aten(*_BY_HALVES, domain=COMPLEX)
+def _by_halves(n: Aten) -> Any:
+    def half(name: str, given: Any, k: int) -> Any:
+        if isinstance(given, list):
+            return [half(name, one, k) for one in given]
+        if isinstance(given, Ref) and given.is_pair:
+            return _halves(n, n.resolved(given))[k]
+        if not isinstance(given, Ref) or given.is_size:
+            number = n.resolved(given)
+            is_number = name in _NUMBERS and number is not None
+            return (complex(number).real, complex(number).imag)[k] if is_number else number
+        value = n.resolved(given)
+        return value if k == 0 or name in _PLACES else n.op("fill_like", value, value=0.0)
+
+    def made(k: int) -> Any:
+        return n.of_reals({name: half(name, given, k) for name, given in n.given.items()})
+
+    real = made(0)
+    if not any(n.pairs):  # a size, or what a tensor of real numbers takes over
+        return real
+    if not isinstance(real, list):
+        return _pairs(n, real, made(1))
+    return [_pairs(n, *both) for both in zip(real, made(1), strict=True)]
+
+
+def _parts(n: Aten, given: Any) -> tuple[Any, Any]:
+    """Both parts of an argument; the second one of real numbers is None."""
+    value = n.resolved(given)
+    if isinstance(value, Value):
+        real, imaginary = _halves(n, value) if given.is_pair else (value, None)
+        return real, imaginary
+    return complex(value).real, complex(value).imag or None
+
+
+@aten("mul", "matmul", "mm", "bmm", "mv", "dot", "outer", "einsum", domain=COMPLEX)
+def _product(n: Aten) -> Value:
+    names = [name for name in n.given if name != "equation"][:2]
+    together = n.name == "einsum"
+    factors = n.given["tensors"] if together else [n.given[name] for name in names]
+    n.refuse_unless(len(factors) == 2, f"a product of {len(factors)} complex tensors")
+
+    def times(x: Any, y: Any) -> Value | None:
+        if x is None or y is None:
+            return None
+        both = {"tensors": [x, y]} if together else dict(zip(names, (x, y), strict=True))
+        return n.of_reals(both)
+
+    (a, b), (c, d) = (_parts(n, one) for one in factors)
+    real, less, across, down = times(a, c), times(b, d), times(a, d), times(b, c)
+    if less is not None:
+        real = n.op("sub", real, less)
+    if across is not None and down is not None:
+        across = n.op("add", across, down)
+    imaginary = down if across is None else across
+    assert real is not None and imaginary is not None
+    return _pairs(n, real, imaginary)
+
+
+@aten("div", "true_divide", "divide", "reciprocal", domain=COMPLEX)
+def _quotient(n: Aten) -> Value:
+    """x / y = x conj(y) / |y|^2."""
+    inverse = n.name == "reciprocal"
+    a, b = (1.0, None) if inverse else _parts(n, n.given["self"])
+    c, d = _parts(n, n.given["self" if inverse else "other"])
+    a, b, c, d = (
+        n.const(one, n.dtypes[0]) if isinstance(one, float) else one and n.cast(one, n.dtypes[0])
+        for one in (a, b, c, d)
+    )
+    if d is None:
+        return _pairs(n, n.op("div", a, c), n.op("div", b, c))
+    square = n.op("add", n.op("mul", c, c), n.op("mul", d, d))
+    real, imaginary = n.op("mul", a, c), n.op("neg", n.op("mul", a, d))
+    if b is not None:
+        real = n.op("add", real, n.op("mul", b, d))
+        imaginary = n.op("add", imaginary, n.op("mul", b, c))
+    return _pairs(n, n.op("div", real, square), n.op("div", imaginary, square))
