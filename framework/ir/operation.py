@@ -218,7 +218,8 @@ class Operator:
         """The variables that it reads, slot by slot; callers must not change the list."""
         node = self.node
         if self.inputs is node.inputs:
-            return node.input_names()
+            listed = node.listed  # hundreds of thousands of calls: without another one
+            return node.input_names() if listed is None else listed[0]
         slots, names = self._reads
         if slots is not self.inputs:
             slots = self.inputs
@@ -230,7 +231,8 @@ class Operator:
         """The variables that it writes, slot by slot; callers must not change the list."""
         node = self.node
         if self.outputs is node.outputs:
-            return node.output_names()
+            listed = node.listed
+            return node.output_names() if listed is None else listed[1]
         slots, names = self._writes
         if slots is not self.outputs:
             slots = self.outputs
@@ -267,7 +269,10 @@ class Operator:
         """Inputs whose values are read, not only their shapes; callers must not change the list."""
         left_out = self.entry.shape_only
         if not left_out:
-            return self.input_vars()
+            node = self.node
+            listed = node.listed
+            whole = listed is not None and self.inputs is node.inputs
+            return listed[0] if whole else self.input_vars()
         slots, names = self._value_reads
         if slots is not self.inputs:
             names = _without(left_out, self.inputs)
