@@ -178,7 +178,8 @@ def complex_parts(x: Any, y: Any) -> Any:
 def complex_quotients(x: Any, y: Any) -> Any:
     z = torch.view_as_complex(x.unflatten(-1, (3, 2))) + (4 + 4j)
     quotients = z / y.add(9), z / (2 - 1j), y / z, z / z.mean(), 1 / z, 2j / z
-    return *map(torch.view_as_real, quotients), z.angle()
+    real = y.angle(), torch.tensor([-0.0, torch.nan]).angle(), torch.tensor([-2, 3]).angle()
+    return *map(torch.view_as_real, quotients), z.angle(), *real, *torch.unsafe_chunk(y, 2)
 
 
 class Spectrogram(nn.Module):

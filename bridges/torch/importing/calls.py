@@ -324,7 +324,7 @@ def known_form(domain: str, name: str) -> str | None:
     (`_unsafe_view`) an operator computes what its plain form does.
     """
     forms = name, name.removesuffix("_"), name.removesuffix("_copy")
-    forms = (*forms, name.removeprefix("_unsafe_"))
+    forms = (*forms, name.removeprefix("_unsafe_"), name.removeprefix("unsafe_"))
     return next((form for form in forms if (domain, form) in RULES), None)
 
 

@@ -237,6 +237,15 @@ def _sign_bit(n: Aten, x: Value) -> Value:
     return n.op("fill_like", x, value=0.0) if x.dtype == np.bool_ else _is_negative(n, x)
 
 
+@aten("angle")
+def _angle(n: Aten) -> Value:
+    """Real numbers have the angle 0, and pi where they are negative."""
+    x = n.tensor("self", n.dtypes[0])
+    zero = n.const(0, x.dtype)
+    turned = n.op("where", n.op("less", x, zero), n.const(math.pi, x.dtype), zero)
+    return n.op("where", n.op("isnan", x), x, turned)
+
+
 @aten("copysign")
 def _copy_sign(n: Aten) -> Value:
     size = n.op("abs", n.tensor("self", n.dtypes[0]))
