@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....framework.base.python.cached import cached_property
 from ....framework.base.sequence import repeated
 from ....framework.base.untrusted.limits import check_limit
 
@@ -60,8 +61,23 @@ class Samples:
         """Samples of each sequence."""
         return np.diff(self.begin)
 
+    @cached_property
+    def of_singles(self) -> bool:
+        """Whether each sequence is one sample and, where samples are sparse, each one element."""
+        return all(
+            np.array_equal(bounds, np.arange(len(bounds)))
+            for bounds in (self.begin, self.first)
+            if bounds is not None
+        )
+
     def take(self, sequences: np.ndarray) -> Samples:
         """The sequences with these numbers, in this order."""
+        if self.of_singles:  # frames, whose minibatches come with every step of training
+            begin = np.arange(len(sequences) + 1)
+            values = self.values.take(sequences, 0)
+            if self.indices is None:
+                return Samples(begin, values)
+            return Samples(begin, values, self.indices.take(sequences), begin)
         begin, rows = ranges(self.begin[sequences], self.begin[sequences + 1])
         if self.first is None:
             return Samples(begin, self.values[rows])
@@ -116,6 +132,18 @@ def join(parts: Sequence[Samples]) -> Samples:
     return Samples(begin, values, np.concatenate(indices), chained(first))
 
 
+def chunks_of(sequences: np.ndarray) -> list[int]:
+    """The numbers of the chunks that sequences lie in, in order.
+
+    Args:
+        sequences: (chunk, number in it) of each, int64, [sequences, 2].
+    """
+    numbers = sequences[:, 0]
+    if len(numbers) and (numbers == numbers[0]).all():  # a tenth of the time of `np.unique`
+        return [int(numbers[0])]
+    return np.unique(numbers).tolist()
+
+
 def gather(chunks: Mapping[int, Sequence[Samples]], sequences: np.ndarray) -> list[Samples]:
     """Sequences of several chunks, stream by stream.
 
@@ -123,7 +151,7 @@ def gather(chunks: Mapping[int, Sequence[Samples]], sequences: np.ndarray) -> li
         chunks: the streams of each chunk that is needed.
         sequences: (chunk, number in it) of each, int64, [sequences, 2].
     """
-    needed = np.unique(sequences[:, 0]).tolist()
+    needed = chunks_of(sequences)
     if len(needed) == 1:
         return [samples.take(sequences[:, 1]) for samples in chunks[needed[0]]]
     back = np.argsort(np.argsort(sequences[:, 0], kind="stable"), kind="stable")

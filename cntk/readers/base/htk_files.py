@@ -208,7 +208,12 @@ class HtkFile:
             )
         if self._sum is not None and count == self.frames:
             self._check(raw, begin + raw.nbytes)
-        values = raw.reshape(count, self.dim).astype(np.float32)
+        if raw.dtype.newbyteorder("=") == np.float32:
+            # In place, while it is in the cache.
+            frames = raw if raw.dtype.isnative else raw.byteswap(inplace=True).view(np.float32)
+        else:
+            frames = raw.astype(np.float32)
+        values = frames.reshape(count, self.dim)
         if self._scale is not None and self._offset is not None:
             values += self._offset
             values /= self._scale

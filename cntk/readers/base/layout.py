@@ -7,6 +7,7 @@ Column t * parallel + s of the minibatch is time step t of slot s. Source: CNTK'
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -90,6 +91,7 @@ def packed(lengths: np.ndarray) -> Layout:
     return Layout(len(filled), steps, slot, begin, begin + lengths)
 
 
+@lru_cache(maxsize=8)  # minibatches of equal size have one layout, whose columns are found once
 def frames(count: int) -> Layout:
     """Single samples: every one is a sequence of one step in a slot of its own."""
     return packed(np.ones(count, np.int64))

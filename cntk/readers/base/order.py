@@ -17,7 +17,7 @@ import numpy as np
 from ....framework.base.errors import FormatError
 from ....framework.base.sequence import repeated
 from ...base.mersenne import Mersenne64, Random, numbers_of, shuffled
-from .data import Deserializer, Samples, gather
+from .data import Deserializer, Samples, chunks_of, gather
 
 WHOLE_SWEEP = None
 """The size of an epoch that is one sweep; also the window that reaches over all data."""
@@ -138,7 +138,7 @@ class Enumerator(ABC):
     def _load(self, sequences: np.ndarray) -> list[Samples]:
         if not len(sequences):
             return []
-        used = set(np.unique(sequences[:, 0]).tolist())
+        used = set(chunks_of(sequences))
         needed = used | self._needed()
         self._loaded = {n: chunk for n, chunk in self._loaded.items() if n in needed}
         missing = sorted(used - self._loaded.keys())

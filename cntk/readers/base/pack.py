@@ -167,31 +167,28 @@ class SequencePacker(Packer):
     def _layouts(self, streams: Sequence[Samples]) -> list[Layout]:
         """Streams whose sequences have the same lengths share a layout."""
         layouts: list[Layout] = []
-        for number, samples in enumerate(streams):
+        for samples in streams:
             lengths = samples.lengths
-            for other, layout in zip(streams[:number], layouts, strict=True):
+            for other, layout in zip(streams, layouts, strict=False):
                 if np.array_equal(other.lengths, lengths):
                     layouts.append(layout)
                     break
             else:
-                layouts.append(self._layout(number, lengths))
+                layouts.append(packed(lengths))
         return layouts
-
-    def _layout(self, number: int, lengths: np.ndarray) -> Layout:
-        return packed(lengths)
 
 
 class FramePacker(SequencePacker):
     """Single samples, each a sequence by itself."""
 
-    def _layout(self, number: int, lengths: np.ndarray) -> Layout:
-        if np.any(lengths != 1):
-            longest = int(lengths.max())
-            raise ShapeError(
-                f"frame mode takes sequences of one sample, but {self.streams[number].name} has "
-                f"one of {longest}"
-            )
-        return frames(len(lengths))
+    def _layouts(self, streams: Sequence[Samples]) -> list[Layout]:
+        for stream, samples in zip(self.streams, streams, strict=True):
+            if np.any(samples.lengths != 1):
+                raise ShapeError(
+                    f"frame mode takes sequences of one sample, but {stream.name} has "
+                    f"one of {int(samples.lengths.max())}"
+                )
+        return [frames(len(samples.begin) - 1) for samples in streams]
 
 
 @dataclass(eq=False)

@@ -13,6 +13,7 @@ from cntk_data import need
 from made_sequences import Made
 from opscope.cntk.base.mersenne import Mersenne64
 from opscope.cntk.config.parameters import ConfigParameters
+from opscope.cntk.readers.base.data import Samples, chunks_of
 from opscope.cntk.readers.base.layout import packed
 from opscope.cntk.readers.base.order import BlockShuffle, FileOrder
 from opscope.cntk.readers.base.pack import FramePacker, SequencePacker, TruncatedPacker
@@ -188,3 +189,28 @@ def test_wrong_configs(tmp_path, old, new, why):
         create_reader(
             section(tmp_path, CONFIG.replace("{path}", f"{tmp_path}/a.ctf").replace(old, new))
         )
+
+
+@pytest.mark.parametrize("elements", [None, 1, 2])
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_single_samples_are_taken_as_longer_sequences_are(elements, count):
+    rng = np.random.default_rng(3)
+    values = rng.standard_normal((9, 5) if elements is None else 9 * elements).astype("f")
+    indices = None if elements is None else rng.integers(0, 5, 9 * elements)
+    first = None if elements is None else np.arange(10) * elements
+    frames = Samples(np.arange(10), values, indices, first)
+    whole = Samples(np.array([0, 4, 9]), values, indices, first)  # not single samples
+    assert frames.of_singles is (elements in (None, 1))
+    assert not whole.of_singles
+    chosen = rng.integers(0, 9, count)
+    taken = frames.take(chosen)
+    expected = whole.take(np.array([0, 1])).dense(5)[chosen]
+    np.testing.assert_array_equal(taken.dense(5), expected)
+    np.testing.assert_array_equal(taken.lengths, np.ones(count))
+    np.testing.assert_array_equal(whole.take(np.array([1])).lengths, [5])
+
+
+def test_chunks_of_sequences_are_listed_once_in_order():
+    assert chunks_of(np.zeros((0, 2), np.int64)) == []
+    assert chunks_of(np.array([[4, 0], [4, 2]])) == [4]
+    assert chunks_of(np.array([[4, 0], [1, 2], [4, 1]])) == [1, 4]
