@@ -116,7 +116,9 @@ __all__ = [name for name in (*_HOMES, *_SUBMODULES) if name != "open"]  # `impor
 
 def __getattr__(name):
     if name in _HOMES:
-        value = getattr(import_module(_HOMES[name], __name__), name)
+        from .framework.base.python.lazy_names import lasting_module
+
+        value = getattr(lasting_module(_HOMES[name], __name__), name)
     elif name in _SUBMODULES:
         value = import_module(f".{name}", __name__)
     else:

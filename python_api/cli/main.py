@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import sys
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 
 from ... import __version__
 from ...framework.base.errors import OpscopeError, nearest, one_list
-from ...framework.base.python.gc_disabled import gc_disabled
+from ...framework.base.python.lazy_names import lasting_module
 from ...nnet3.programs import OWN, PROGRAMS
 from ...speech.programs import PROGRAMS as SPEECH_PROGRAMS
 from . import standard_streams
@@ -111,10 +110,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        with gc_disabled():  # modules are there to stay
-            module = importlib.import_module(_COMMANDS[name][0], __package__)
-            if self.owns_process:  # they are not searched at all
-                gc.freeze()
+        module = lasting_module(_COMMANDS[name][0], __package__)
+        if self.owns_process:  # they are not searched at all
+            gc.freeze()
         return getattr(module, name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -48,6 +48,7 @@ def run(text):
 CIRCLES = """
 import opscope.framework.base.python.gc_disabled as module
 module._MANY = 1000
+module._COUNTED = 10000
 
 class Circle:
     def __init__(self):
@@ -99,3 +100,32 @@ def test_what_was_frozen_stays_so(many):
     with gc_disabled():
         made = [Circle() for _ in range(2000)]
     assert made and gc.get_freeze_count() >= len(kept)
+
+
+def test_objects_that_last_are_moved_where_they_are_few_and_start_no_search():
+    run(
+        CIRCLES
+        + """
+searches = gc.get_stats()[2]["collections"]
+kept = []
+for _ in range(20):
+    with gc_disabled(lasting=True):
+        kept.append([[] for _ in range(5000)])
+    assert all(one is not kept[-1] for one in gc.get_objects(0))
+assert gc.get_stats()[2]["collections"] == searches
+assert not gc.get_freeze_count()
+"""
+    )
+
+
+def test_names_that_are_looked_up_late_are_imported_without_a_search():
+    code = """
+import gc
+from opscope import nnet3
+searches = []
+gc.callbacks.append(lambda phase, info: searches.append(info["generation"]))
+nnet3.NnetComputer
+assert not searches, searches
+assert gc.isenabled()
+"""
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
