@@ -33,7 +33,7 @@ def lazy_names(
     return get, listed
 
 
-def lasting_module(name: str, package: str) -> ModuleType:
+def lasting_module(name: str, package: str | None) -> ModuleType:
     """As `import_module`, without a search for garbage among what it makes, which is there to stay.
 
     The collector took a twelfth of the time that importing some hundred modules takes.
