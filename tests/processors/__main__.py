@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from itertools import chain
 
 from campaign.threads.sanitized import SANITIZERS, library_path
 from opscope.framework.fusion.compiled import native
@@ -98,10 +99,10 @@ def main(arguments: list[str]) -> int:
     here = {one.name: partial(of_kind, one.name) for one in native.kinds_here()}
     known = {**here, "sanitized": sanitized, "aarch64": aarch64.prepared, "wasm": wasm.prepared}
     groups = {"here": [*here], "older": [*here][:-1], **{name: [name] for name in known}}
-    named = [name for word in arguments for name in groups.get(word, [])]
+    chosen = [groups[word] for word in arguments if word in groups] or [[*known]]
     rest = [word for word in arguments if word not in groups]
     failed = []
-    for name in named or known:
+    for name in chain.from_iterable(chosen):
         start = time.monotonic()
         try:
             machine = known[name]()

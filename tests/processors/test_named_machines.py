@@ -23,3 +23,12 @@ def test_all_kinds_that_are_here_or_all_but_the_newest(
     assert program.main([word]) == 0
     told = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert told == kinds[:count]
+
+
+def test_without_a_processor_beside_the_newest_none_is_older(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    kinds = native.kinds_here()
+    monkeypatch.setattr(native, "kinds_here", lambda: kinds[:1])
+    assert program.main(["older"]) == 0
+    assert not capsys.readouterr().out
