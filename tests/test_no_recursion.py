@@ -150,7 +150,8 @@ BOUNDED = {
     "lists, arrays and records as values: JSON by the limit nesting, arrays by their 64 axes, "
     "settings and states by the classes that declare them": """
         bridges/torch/formatting.py: wrapped
-        bridges/torch/importing/calls.py: Aten._resolved
+        bridges/torch/importing/calls.py: Aten.of_reals.referred Aten.resolved
+        bridges/torch/importing/kinds/pairs.py: _by_halves.half
         bridges/torch/importing/translate.py: Reader._template _labels
         bridges/view/texts.py: attribute_text
         cntk/programs/nodes.py: _shown
@@ -236,6 +237,7 @@ BOUNDED = {
             BoundedCache.add BoundedCache.items
         framework/base/scope.py: Scope.find Scope.get Scope.numpy
             Scope.sequences
+        framework/fusion/compiled/native.py: _grants_tiles _processors load
         framework/ir/kernel_args.py: KernelArgs.get
         framework/runtime/binding.py: _bind_apart bind_operator
         framework/runtime/executor.py: Frame.nbytes
