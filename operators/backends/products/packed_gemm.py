@@ -68,7 +68,7 @@ def task(
     if library(out.dtype) is None or not suited(a, b, out, bias, by):
         return None
     (m, k), n = a.shape, b.shape[1]
-    tiled = by_tiles(m, n, k, out)
+    tiled = by_tiles(m, b, out)
     if not (tiled or prepared.in_loop or (m <= _MOST and shared_pays(prepared, b))):
         return None  # outside of loops the other product is as good
     begin = out if by is not None else bias
@@ -90,7 +90,7 @@ def packed_each_time(
     """The product where no library has one, see `parts.by_task`."""
     if library(out.dtype) is None or not suited(a, b, out, bias, by):
         return None
-    tiled = by_tiles(len(a), b.shape[1], len(b), out)
+    tiled = by_tiles(len(a), b, out)
     return _in_blocks(team.aligned, a, b, out, alpha, out if by is not None else bias, tiled)
 
 
@@ -107,8 +107,7 @@ def kept_task(
     """
     if not suited(a, b, out, bias, by):
         return None
-    (m, k), n = a.shape, b.shape[1]
-    tiled = by_tiles(m, n, k, out)
+    tiled = by_tiles(len(a), b, out)
     panels = _kept_panels(kept, b, alpha, tiled)
     if panels is None:
         return None
@@ -158,9 +157,10 @@ def _row_step(a: Any) -> tuple[int, int] | None:
     return (1, right) if down == 1 or a.shape[0] == 1 else None
 
 
-def by_tiles(m: int, n: int, k: int, out: Any) -> bool:
-    """Whether AMX is there and faster."""
-    fits = out.dtype == np.float32 and m >= bf16_gemm.FEWEST and min(n, k) >= _NARROW
+def by_tiles(m: int, b: Any, out: Any) -> bool:
+    """Whether AMX is there, takes b, and is faster."""
+    fits = out.dtype == np.float32 and m >= bf16_gemm.FEWEST and min(b.shape) >= _NARROW
+    fits = fits and _row_step(b) is not None
     return fits and bf16_gemm.library() is not None
 
 

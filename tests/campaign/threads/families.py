@@ -71,8 +71,9 @@ _RICH = (
     "ivectors",
 )
 """Works that hold most of it: the first to be looked at; no more are than it takes."""
-_FROM_C = {"opscope_region", "opscope_blas_threads"}
-"""Functions that no operator fetches: compiled code and the count of BLAS's threads call them."""
+_FROM_C = {"opscope_region", "opscope_blas_threads", "opscope_tiles"}
+"""Functions that no operator fetches: compiled code, the count of BLAS's threads and, once in a
+process, the choice of a kind of processor call them."""
 
 
 def exported(*files: str) -> set[str]:
@@ -136,9 +137,10 @@ def missing() -> list[str]:
         absent.add("bf16")
         functions -= exported("bf16_gemm")
     elif bf16_gemm.library() is None:
-        # AMX's alone are products of three terms, and the question whether there are its tiles.
+        # AMX's alone are products of three terms.
         functions -= {name for name in exported("bf16_gemm") if name.endswith("_3")}
-        functions.discard("ready_1")
+    else:
+        functions -= {name for name in exported("mkl_rows") if name.endswith("_float")}
     functions -= _FROM_C
     asked = {key for key in recorder.asked if key[1] not in absent}
     assert functions and asked, "there is native code"

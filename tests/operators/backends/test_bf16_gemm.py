@@ -124,3 +124,11 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     out = np.zeros((64, 64), "f4")
     product(a, b, out)
     np.testing.assert_allclose(out, a @ b, rtol=0, atol=1e-4)
+
+
+def test_a_second_factor_that_lies_apart_along_both_axes_is_not_packed_in_tiles() -> None:
+    a, b = factors(64, 64, 128, (False, False))
+    apart = b[:, ::2]
+    out = np.zeros((64, apart.shape[1]), "f4")
+    product(a, apart, out)
+    np.testing.assert_allclose(out, a.astype("f8") @ apart, rtol=0, atol=1e-4)
