@@ -25,7 +25,7 @@ from ...framework.base.scope import Scope
 from ...framework.fusion.compiled import native
 from ...framework.fusion.compiled.library_files import cache_folder, read_own
 from ...native import units
-from ...operators.backends.bfloat16 import bf16
+from ...operators.backends.bfloat16 import bf16, bf16_gemm
 from ...operators.backends.integer import integer_gemm
 from ...operators.backends.products import mkl
 from ..builder.net_builder import NetBuilder
@@ -53,7 +53,7 @@ def kernel_lines() -> Iterator[str]:
     names = ", ".join(one.name for one in native.kinds()) or "none"
     yield f"processor    {processor_name() or 'unknown'}"
     yield f"code for     {names}"
-    yield f"bfloat16     {'no: wants ' + bf16.missing() if bf16.missing() else 'yes'}"
+    yield f"bfloat16     {_without_bf16() or 'yes'}"
     yield f"8 bits       {integer_gemm.described()}"
     yield ""
     table = _kept()
@@ -64,13 +64,20 @@ def kernel_lines() -> Iterator[str]:
         yield f"{name:10}{'x'.join(map(str, _SHAPES[name])):14}{numbers}"
 
 
+def _without_bf16() -> str:
+    """Why no product is one of bfloat16 here; "" where some are."""
+    if bf16.missing():
+        return f"no: wants {bf16.missing()}"
+    return "" if bf16_gemm.is_faster() else "no: float32 is faster"
+
+
 def _ways() -> dict[str, str]:
     """Names of ways to multiply -> the libraries, best first."""
     plan = ",".join(read_options().libraries)
     ways = {"plan": plan, "own": _OURS, "openblas": "blas"}
     if mkl.library() is not None:
         ways["mkl"] = "mkl"
-    if not bf16.missing():
+    if not _without_bf16():
         ways["bf16"] = f"bf16,{plan}"
     return ways | {"8 bits": plan}
 

@@ -1,10 +1,13 @@
 """Products of factors rounded to bfloat16, with sums in float32.
 
 An option of a plan: bf16 before the other names in OPSCOPE_LIBRARIES. Processors with AMX compute
-such a product 3 to 5 times as fast as one of float32, those with AVX512-BF16 twice as fast; each
+such a product 3 to 5 times as fast as one of float32, AMD's with AVX512-BF16 twice as fast; each
 factor is off by up to 2^-9 of itself. Values between operators, sums and parameters stay float32,
 so that a net trains as before. `opscope compare FILE --runtimes opscope bf16` tells the error,
 layer by layer.
+
+Where these instructions are no faster than in float32, as on Intel's processors without AMX,
+nothing is rounded: the next library computes all products.
 
 Products of at least `LEAST` rows, columns and summands are rounded. The next library computes
 smaller ones, the steps of loops, convolutions and stacks of products.
@@ -101,7 +104,11 @@ def kernel(bind: Callable[..., Call | None], *products: Callable[..., Call]) -> 
             raise DeviceError(
                 f"OPSCOPE_LIBRARIES names bf16, and this machine lacks {missing()}: leave bf16 out"
             )
+        from . import bf16_gemm
+
         # Steps of loops are left to the kernels that pack their weights before it.
-        return None if k.prepared is not None else bind(k, *products)
+        if k.prepared is not None or not bf16_gemm.is_faster():
+            return None
+        return bind(k, *products)
 
     return with_bf16

@@ -12,7 +12,8 @@ split: parts of a product in which one occurs are computed as they are.
 
 The same code with one term for a number, its nearest bf16, computes the products of the library
 bf16 (see `bf16`): a sixth of the multiplications, and nothing is converted but what is packed.
-AVX512-BF16 reads the same tiles, rows of vectors to it, and multiplies twice as fast as AVX-512.
+AVX512-BF16 reads the same tiles, rows of vectors to it, and multiplies twice as fast as AVX-512
+on a Zen 4; on Intel's cores, half as fast (see `is_faster`).
 
 Source: Intel's manual of instruction set extensions, chapter 3 (AMX); Henry, Tang and Heinecke,
 "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations", 2019.
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....framework.base.cpu.cores import is_intel
 from ....framework.base.cpu.threads import most_threads
 from ....framework.fusion import team
 from ....framework.fusion.compiled import native
@@ -50,6 +52,15 @@ def library(terms: int = THREE) -> Library | None:
     Three terms need AMX, and the option `amx`; one term needs at least AVX512-BF16.
     """
     return native.load("bf16_gemm", str(terms))
+
+
+def is_faster() -> bool:
+    """Whether numbers of one term, which are served here, are multiplied faster than float32.
+
+    Intel's cores begin a product of two vectors of bf16 every second cycle, and in each two of
+    float32, which have half as many numbers. Only Cooper Lake may be faster; it was not measured.
+    """
+    return library() is not None or not is_intel()
 
 
 def _of(terms: int) -> Library:

@@ -133,7 +133,7 @@ def missing() -> list[str]:
     absent = {"mkl"} if mkl.library() is None else set()
     if mkl.library() is None or not is_intel():
         functions -= exported("mkl_rows")
-    if bf16.missing():
+    if bf16.missing() or not bf16_gemm.is_faster():
         absent.add("bf16")
         functions -= exported("bf16_gemm")
     elif bf16_gemm.library() is None:

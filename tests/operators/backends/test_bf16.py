@@ -29,6 +29,12 @@ ROUNDING = 2.0**-8
 """Of a product of two factors that are each off by at most 2^-9."""
 
 
+@pytest.fixture(autouse=True)
+def rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers are rounded whatever that costs here."""
+    monkeypatch.setattr(bf16_gemm, "is_faster", lambda: True)
+
+
 @pytest.fixture(params=["1", "0"], ids=["amx", "avx512bf16"])
 def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Products by AMX, then as processors without it have them."""
@@ -184,6 +190,29 @@ def test_a_net_trains_as_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
         error = np.abs(found[name] - array).max() / np.abs(array).max()
         assert 0 < error < 4 * ROUNDING, name
     assert found["costs"][-1] < 0.5 * found["costs"][0]
+
+
+@with_bf16
+def test_nothing_is_rounded_where_that_is_no_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    want = _trained(3)
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", FIRST)
+    assert any((_trained(3)[name] != array).any() for name, array in want.items())
+    monkeypatch.setattr(bf16_gemm, "is_faster", lambda: False)
+    found = _trained(3)
+    for name, array in want.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+@with_bf16
+@pytest.mark.parametrize("intel", [False, True])
+def test_vectors_are_slow_on_processors_of_intel(
+    intel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(bf16_gemm, "is_intel", lambda: intel)
+    assert bf16_gemm.is_faster() or intel
+    monkeypatch.setenv("OPSCOPE_AMX", "0")
+    assert bf16_gemm.is_faster() != intel
 
 
 def _deep(layers: int) -> np.ndarray:
