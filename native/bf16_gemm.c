@@ -414,11 +414,12 @@ static void part_of(const struct product_tiles *b, word r0, word r1, word p0, wo
 EXPORT(product_tiles)(const struct product_tiles *b, word t, word parts) {
   const word m = b->m, panels = (b->n + 31) / 32, high = (m + 31) / 32;
   /* Parts are a grid. Each splits its rows again, so these are cut first, as long as a block is left
-     to each; the parts of a thread have the columns in common. Where a thread has just packed its
-     panels they are in its cache, and rows of three terms take less long to split again than the
-     others' panels to get. */
-  word down = TERMS == 3 && (b->fresh ? m < 2 * b->n : 2 * m < b->n) ? 1 : parts;
-  while (down > 1 && (parts % down || m < ROWS * down)) down--;
+     to each; the parts of a thread have the columns in common. Panels of three terms take as long to
+     get as rows: of both together a part has the fewest. Where a thread has just packed them they are
+     in its cache, and rows take less long to split again than the others' panels to get. */
+  word down = TERMS == 3 && b->fresh && m < 2 * b->n ? 1 : parts;
+  const word few = TERMS == 3 ? b->n : 0;
+  while (down > 1 && (parts % down || m < ROWS * down || 2 * m * parts < few * down * down)) down--;
   const word across = parts / down, row = t % down, column = t / down;
   part_of(b, high * row / down * 32, least(high * (row + 1) / down * 32, m),
           panels * column / across, panels * (column + 1) / across);
