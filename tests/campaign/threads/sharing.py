@@ -40,6 +40,7 @@ LIBRARIES = (
     *(() if bf16.missing() else ("bf16,packed,direct,native,mkl,blas,xp",)),
     "packed,direct,native,mkl,blas,xp",
     "packed,direct,native,blas,xp",
+    "blas,xp",
 )
 """Kernel libraries: where MKL is installed, its products take the place of NumPy's BLAS."""
 _CLOSE = 0.05
