@@ -165,6 +165,7 @@ def complex_parts(x: Any, y: Any) -> Any:
     moved = z.permute(0, 2, 1).transpose(0, 1).unsqueeze(-1).squeeze(-1)
     joined = torch.cat([z, z[:, :1], y.expand(len(z), 4, 3) + 0j], 1)
     chosen = torch.where(y > 0, z, 2 - 3j), z.masked_fill(y > 0, 1.5), z[:, torch.tensor([2, 0])]
+    chosen += torch.where(y > 0, 0.5, z), torch.where(y > 0, 1 + 2j, 0.5), y * (2 + 0j)
     results = (
         z * y, z * 2.5, z * 1j, y * 1j, z * z.conj(), z + y, z - 1, 1 - z, torch.add(z, z, alpha=3),
         -z, z.sum(-1), z.sum(), z.mean(0), z.cumsum(1), z @ z.mT, z @ (y.mT + 0j), F.pad(z, (1, 2)),
@@ -177,7 +178,7 @@ def complex_parts(x: Any, y: Any) -> Any:
 
 def complex_quotients(x: Any, y: Any) -> Any:
     z = torch.view_as_complex(x.unflatten(-1, (3, 2))) + (4 + 4j)
-    quotients = z / y.add(9), z / (2 - 1j), y / z, z / z.mean(), 1 / z, 2j / z
+    quotients = z / y.add(9), z / (2 - 1j), y / z, z / z.mean(), 1 / z, 2j / z, y / (2 + 0j)
     real = y.angle(), torch.tensor([-0.0, torch.nan]).angle(), torch.tensor([-2, 3]).angle()
     return *map(torch.view_as_real, quotients), z.angle(), *real, *torch.unsafe_chunk(y, 2)
 

@@ -281,7 +281,7 @@ def test_core_operators_are_known_or_refused_for_a_reason() -> None:
 
 
 def test_complex_numbers_use_the_rules_of_real_ones() -> None:
-    """Those that are refused are named; a number that has two parts cannot be lost."""
+    """Those that are refused are named, and so is a number whose second part would be lost."""
     assert {(DOMAIN, name) for name in _BY_HALVES} <= RULES.keys()
     one = torch.randn(2, 2, 2)
     for function in (torch.sqrt, torch.abs, lambda z: z * 2 == z):
@@ -291,6 +291,30 @@ def test_complex_numbers_use_the_rules_of_real_ones() -> None:
         else:
             with pytest.raises(FormatError, match=r"not supported:\n  aten\.(sqrt|eq)"):
                 from_torch(program)
+
+    turned = Fn(lambda x: torch.add(torch.view_as_complex(x), 1, alpha=2j).real)
+    with pytest.raises(FormatError, match="a complex number as alpha"):
+        from_torch(export(turned, [one])).run({"args_0": one.numpy()})
+
+
+def test_quotients_of_complex_numbers_whose_squares_leave_float32() -> None:
+    """Of tiny and huge ones, and infinity by zero, as of numbers of twice the width."""
+    parts = np.array([0, 1, -2, 3e-30, -4e-25, 5e25, -6e30], np.float32)
+    x = np.stack(np.meshgrid(parts, parts, parts, parts), -1).reshape(-1, 4)
+
+    def divided(x: Any) -> Any:
+        a, b = torch.view_as_complex(x[:, :2]), torch.view_as_complex(x[:, 2:])
+        return torch.view_as_real(a / b), torch.view_as_real(1 / b)
+
+    a, b = np.ascontiguousarray(x, np.float64).view(np.complex128).T
+    model = from_torch(export(Fn(divided), [torch.tensor(x)]))
+    for ours, over in zip(model.run({"args_0": x}).values(), (a, np.ones_like(a)), strict=True):
+        found = ours[:, 0].astype(np.float64) + 1j * ours[:, 1]
+        wanted = np.divide(over, b, where=b != 0)
+        inside = (b != 0) & (np.abs(wanted) < 1e38)
+        assert inside.sum() > 1500
+        assert np.all(np.abs(found - wanted)[inside] <= 1e-6 * np.abs(wanted[inside]) + 1e-37)
+        assert np.isinf(ours[(b == 0) & (over != 0)]).any(1).all()
 
 
 def test_frozen_parameters_stay() -> None:

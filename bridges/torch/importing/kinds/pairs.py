@@ -21,7 +21,7 @@ _BY_HALVES = (
     "zeros_like",
 )  # fmt: skip
 """Operators that do with both parts what they do with real numbers."""
-_NUMBERS = ("other", "value", "fill_value")
+_NUMBERS = ("self", "other", "value", "fill_value")
 """Arguments of these whose numbers have two parts; others, such as sizes, go with both."""
 _PLACES = ("condition", "index", "indices", "mask")
 """Arguments of these that say where; other tensors of real numbers have zeros for a second part."""
@@ -140,8 +140,10 @@ def _by_halves(n: Aten) -> Any:
             return _halves(n, n.resolved(given))[k]
         if not isinstance(given, Ref) or given.is_size:
             number = n.resolved(given)
-            is_number = name in _NUMBERS and number is not None
-            return (complex(number).real, complex(number).imag)[k] if is_number else number
+            if name in _NUMBERS and number is not None:
+                return (complex(number).real, complex(number).imag)[k]
+            n.refuse_unless(not isinstance(number, complex), f"a complex number as {name}")
+            return number
         value = n.resolved(given)
         return value if k == 0 or name in _PLACES else n.op("fill_like", value, value=0.0)
 
@@ -185,13 +187,16 @@ def _product(n: Aten) -> Value:
     if across is not None and down is not None:
         across = n.op("add", across, down)
     imaginary = down if across is None else across
-    assert real is not None and imaginary is not None
-    return _pairs(n, real, imaginary)
+    assert real is not None
+    return _with_zeros(n, real) if imaginary is None else _pairs(n, real, imaginary)
 
 
 @aten("div", "true_divide", "divide", "reciprocal", domain=COMPLEX)
 def _quotient(n: Aten) -> Value:
-    """x / y = x conj(y) / |y|^2."""
+    """By Smith's algorithm, which squares nothing: |y|^2 leaves float32 long before y does.
+
+    Source: R. L. Smith, "Algorithm 116: Complex division", Communications of the ACM, 1962.
+    """
     inverse = n.name == "reciprocal"
     a, b = (1.0, None) if inverse else _parts(n, n.given["self"])
     c, d = _parts(n, n.given["self" if inverse else "other"])
@@ -200,10 +205,17 @@ def _quotient(n: Aten) -> Value:
         for one in (a, b, c, d)
     )
     if d is None:
-        return _pairs(n, n.op("div", a, c), n.op("div", b, c))
-    square = n.op("add", n.op("mul", c, c), n.op("mul", d, d))
-    real, imaginary = n.op("mul", a, c), n.op("neg", n.op("mul", a, d))
-    if b is not None:
-        real = n.op("add", real, n.op("mul", b, d))
-        imaginary = n.op("add", imaginary, n.op("mul", b, c))
-    return _pairs(n, n.op("div", real, square), n.op("div", imaginary, square))
+        real = n.op("div", a, c)
+        return _with_zeros(n, real) if b is None else _pairs(n, real, n.op("div", b, c))
+    zero = n.const(0, n.dtypes[0])
+    b = zero if b is None else b
+    first = n.op("greater_equal", n.op("abs", c), n.op("abs", d))
+    larger, smaller = n.op("where", first, c, d), n.op("where", first, d, c)
+    # Of y = 0 as well, which makes infinity of all but 0.
+    share = n.op("where", n.op("equal", larger, zero), zero, n.op("div", smaller, larger))
+    whole = n.op("add", larger, n.op("mul", smaller, share))
+    real = n.op("where", first, n.op("add", a, n.op("mul", b, share)),
+                n.op("add", n.op("mul", a, share), b))  # fmt: skip
+    imaginary = n.op("where", first, n.op("sub", b, n.op("mul", a, share)),
+                     n.op("sub", n.op("mul", b, share), a))  # fmt: skip
+    return _pairs(n, n.op("div", real, whole), n.op("div", imaginary, whole))
