@@ -69,7 +69,9 @@ def _speed() -> Iterator[str]:
     compared, lost = [], []
     for peer, own in by_peer.items():
         for column, setting in _RATIOS.items():
-            ratios = {row[0]: float(row[column]) for row in own}
+            ratios = {row[0]: float(row[column]) for row in own if row[column] != "–"}
+            if not ratios:
+                continue
             slower = {name: ratio for name, ratio in ratios.items() if ratio < 1}
             values = sorted(ratios.values())
             shown = (values[0], statistics.median(values), values[-1])
@@ -99,8 +101,8 @@ _PEER = 9
 _RATIOS = {
     3: "1 thread",
     6: "2 threads",
-    7: "one process, 1 thread",
-    8: "one process, 2 threads",
+    7: "1 thread, AVX-512",
+    8: "2 threads, AVX-512",
 }
 """The columns of the table of workloads that hold ratios."""
 

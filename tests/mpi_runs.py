@@ -30,7 +30,7 @@ def run_ranks(
     ranks: int,
     program: str,
     folder: Path,
-    timeout: float = 60,
+    timeout: float = 240,
     *,
     interrupt_after: float = 0,
     here: Path | None = None,
