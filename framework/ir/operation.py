@@ -270,9 +270,9 @@ class Operator:
         left_out = self.entry.shape_only
         if not left_out:
             node = self.node
-            listed = node.listed
-            whole = listed is not None and self.inputs is node.inputs
-            return listed[0] if whole else self.input_vars()
+            if node.listed is not None and self.inputs is node.inputs:
+                return node.listed[0]
+            return self.input_vars()
         slots, names = self._value_reads
         if slots is not self.inputs:
             names = _without(left_out, self.inputs)

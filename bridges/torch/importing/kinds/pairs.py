@@ -201,9 +201,10 @@ def _quotient(n: Aten) -> Value:
     a, b = (1.0, None) if inverse else _parts(n, n.given["self"])
     c, d = _parts(n, n.given["self" if inverse else "other"])
     a, b, c, d = (
-        n.const(one, n.dtypes[0]) if isinstance(one, float) else one and n.cast(one, n.dtypes[0])
+        n.const(one, n.dtypes[0]) if isinstance(one, int | float)
+        else None if one is None else n.cast(one, n.dtypes[0])
         for one in (a, b, c, d)
-    )
+    )  # fmt: skip
     if d is None:
         real = n.op("div", a, c)
         return _with_zeros(n, real) if b is None else _pairs(n, real, n.op("div", b, c))
