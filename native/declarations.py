@@ -1816,6 +1816,84 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         # Items for each block of rows, all for one before the next.
         Struct("opscope_blocks", blocks=SOME, count=COUNT, items=Structs("item", "count")),
     ),
+    "tile_convolution": (
+        # Filters in tiles, 32 outputs each.
+        Struct(
+            "pack_filters",
+            outs=SOME,
+            channels=SOME,
+            kernel_down=SOME,
+            kernel_right=SOME,
+            w=reads("outs:out_step channels:in_step kernel_down:down kernel_right:right"),
+            out_step=STEP,
+            in_step=STEP,
+            down=STEP,
+            right=STEP,
+            panels=writes("(outs+31)//32 (channels+31)//32*kernel_down*kernel_right*1024+1"),
+        ),
+        # Positions are pixels of an image with zeros around it, `step` apart; a row of the result
+        # has `across` of them, and begins `pitch` after the one before. A group is rows of a tile.
+        Struct(
+            "tile_conv",
+            "split_image",
+            images=COUNT,
+            channels=SOME,
+            height=COUNT,
+            width=COUNT,
+            x=reads("images:x_image height:x_row width:x_pixel channels:1"),
+            x_image=STEP,
+            x_row=STEP,
+            x_pixel=STEP,
+            wide=SOME,  # with the zeros
+            top=NUMBER,  # where the image begins
+            left=NUMBER,
+            high=SOME,  # of the result
+            across=SOME,
+            outs=SOME,
+            out=writes("images:out_image high:out_row across:out_pixel outs:1"),
+            out_image=STEP,
+            out_row=STEP,
+            out_pixel=STEP,
+            kernel_down=SOME,
+            kernel_right=SOME,
+            tap_down=COUNT,  # pixels from tap to tap
+            tap_right=COUNT,
+            group=Whole(1, 16),
+            per_line=SOME,  # groups
+            lines=SOME,
+            line_step=COUNT,  # pixels
+            pitch=SOME,  # positions
+            step=SOME,  # pixels
+            block=SOME,  # lines that are split and multiplied at a time
+            shared=FLAG,  # whether all images are split before, and threads take panels
+            threads=SOME,  # parts at once, that have memory
+            panels=reads("(outs+31)//32 (channels+31)//32*kernel_down*kernel_right*1024+1"),
+            bias=reads("whole(outs,lanes)", optional=True),
+            factors=reads("whole(outs,lanes)", optional=True),  # before the bias is added
+            activation=Inner("activation"),
+            epilogue=Structs("epilogue", "1", optional=True),
+            tiles=updates("copies room", "bytes"),
+            copies=SOME,
+            room=COUNT,
+            memory=updates("threads made", optional=True),  # of what the epilogue reads
+            made=COUNT,
+            sums=updates("threads room_of_sums"),
+            room_of_sums=COUNT,
+            where=(
+                "block <= lines",
+                "not shared or block == lines and copies >= images",
+                "shared or copies >= threads",
+                "((block-1)*line_step + (per_line*group-1)*step + (kernel_down-1)*tap_down"
+                " + (kernel_right-1)*tap_right + 1) * ((channels+31)//32) * pixel"
+                " + (channels+31)//32*8 <= room",
+                "given(epilogue) == given(memory)",
+                "not given(memory) or block*per_line*group * (32 if shared else outs) <= made",
+                "room_of_sums >= 2048",  # of a pair of groups, and of the one before
+                "(channels+31)//32*kernel_down*kernel_right <= piece"
+                " or (block*per_line+1)//2*1024 <= room_of_sums",
+            ),
+        ),
+    ),
     "transducers": (
         # Which states are on a path from the start to an end.
         Struct("kept", fst=Inner("fst"), kept=writes("fst.states", "uint8"), status=RESULT),

@@ -63,6 +63,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "search": ("",),
     "segments": TYPES,
     "team": ("",),
+    "tile_convolution": ("float",),
     "transducers": ("",),
     "vector_products": TYPES,
 }
@@ -77,7 +78,7 @@ EXACT = (
 )
 """Files whose every operation rounds: none makes a product and a sum one operation."""
 
-SPECIAL = ("bf16_gemm",)
+SPECIAL = "bf16_gemm", "tile_convolution"
 """Files for those kinds of processor alone that name them."""
 
 COMMON_FLAGS = (
@@ -125,7 +126,7 @@ _BF16 = (*_AVX512, "-mavx512bf16", "-mavx512vnni")
 _AMX = (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8")
 TILED = "amx"
 """The kind of processor that multiplies tiles, which the system has to grant."""
-TILED_FILES = "bf16_gemm", *_BYTES
+TILED_FILES = "bf16_gemm", "tile_convolution", *_BYTES
 PROCESSORS: dict[str, tuple[Processor, ...]] = {
     "x86_64": (
         Processor("sse4", ("-march=x86-64-v2",)),

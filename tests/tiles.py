@@ -17,8 +17,8 @@ from opscope.framework.fusion.compiled.libraries import Library
 from opscope.native import units
 
 _HEADER = Path(__file__).parent / "native" / "tiles_in_c.h"
-_VECTORS = {"3": "avx512", "1": "avx512bf16", "": "avx512bf16"}
-"""The kind of processor that code for so many terms, or for bytes, wants beside tiles."""
+_VECTORS = {"3": "avx512", "float": "avx512", "1": "avx512bf16", "": "avx512bf16"}
+"""The processor that code for so many terms, for floats, or for bytes wants beside tiles."""
 
 
 @pytest.fixture
@@ -66,7 +66,8 @@ def in_c(file: str, kind: str) -> Library:
             pytest.fail(error.stderr)
 
     def load(path: Path) -> Library:
-        return Library(path, [unit.marker(processor)], unit.suffix(processor), unit.file)
+        dtype = "float32" if kind == "float" else ""
+        return Library(path, [unit.marker(processor)], unit.suffix(processor), unit.file, dtype)
 
     # Not the paths of both files, which are others in another tree.
     texts = _HEADER.read_text(encoding="utf-8"), units.text(unit.file)

@@ -173,6 +173,16 @@ def parts_of(batch: int, work: int) -> int:
     return max(1, min(8 * threads() // batch, work // _PART))
 
 
+def terms_of(k: KernelArgs, work: Work, ends: Ends, outs: int, dtype: np.dtype) -> Any:
+    """What is added to the sums of the outputs, with zeros to whole vectors; None for nothing."""
+    b, size = ends.bias, lanes(dtype)
+    if b is None or (outs % size == 0 and b.flags.c_contiguous):
+        return ends.terms if b is None else b
+    bias = k.scratch((-(-outs // size) * size,), dtype)
+    add_packing(work, b, (outs, 1, *steps(b), 0), np.zeros(1), bias.reshape(-1, size))
+    return bias
+
+
 def add_sums(
     k: KernelArgs,
     work: Work,
@@ -193,13 +203,7 @@ def add_sums(
     outs = into.array.shape[1]
     dtype = into.array.dtype
     sn, sc = steps(out)[:2]
-    bias, b = ends.terms, ends.bias
-    size = lanes(dtype)
-    if b is not None and outs % size == 0 and b.flags.c_contiguous:
-        bias = b
-    elif b is not None:
-        bias = k.scratch((-(-outs // size) * size,), dtype)
-        add_packing(work, b, (outs, 1, *steps(b), 0), np.zeros(1), bias.reshape(-1, size))
+    bias = terms_of(k, work, ends, outs, dtype)
     memory = None
     room = block = 0
     turned = sc != 1 and outs > 1

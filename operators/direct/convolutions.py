@@ -13,7 +13,7 @@ import numpy as np
 
 from ...framework.fusion.compiled.arguments import Several, grid
 from ...framework.ir.kernel_args import Call, KernelArgs
-from . import batch_norm
+from . import batch_norm, tile_convolutions
 from .convolution_sums import (
     READ,
     Ends,
@@ -107,6 +107,8 @@ def forward(
     x = s.part(s.large, group)
     epilogue = tail and tail.epilogue(work, lambda array: s.part(s.lift(array), group))
     then = activation(work, tail and tail.activation)
+    if tile_convolutions.convolve(k, work, s, w, x, out, ends, tail, then, epilogue):
+        return
     into = Target(out, x.shape[0], then, deep=s.deep, epilogue=epilogue)
     pooled = tail is not None and tail.pool is not None
     if tail and pooled:

@@ -30,6 +30,7 @@ from opscope.framework.ir.registry import (
 from opscope.native import units
 from opscope.operators.backends.bfloat16 import bf16, bf16_gemm
 from opscope.operators.backends.products import mkl
+from opscope.operators.direct import tile_convolutions
 
 from . import sharing
 
@@ -141,6 +142,8 @@ def missing() -> list[str]:
         functions -= {name for name in exported("bf16_gemm") if name.endswith("_3")}
     else:
         functions -= {name for name in exported("mkl_rows") if name.endswith("_float")}
+    if tile_convolutions.library() is None:
+        functions -= exported("tile_convolution")
     functions -= _FROM_C
     asked = {key for key in recorder.asked if key[1] not in absent}
     assert functions and asked, "there is native code"
