@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from opscope.framework.base.sequence import Sequences
 from rnn_nets import packed, rnn
 
 UNARY = ("tanh", "sigmoid", "sin", "square", "softmax", "relu")
@@ -11,9 +12,14 @@ BATCHES = ([3, 1, 4], [2, 2, 2], [5], [1, 0, 2], [1, 1], [2, 4, 4, 1, 0])
 
 
 class Maker:
-    """A random recurrent net with two or three memories."""
+    """A random recurrent net with two or three memories.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        widths: of its variables, at most one less.
+    """
+
+    def __init__(self, seed: int, dtype: str = "float64", widths: int = 4) -> None:
+        self.dtype, self.most = dtype, widths
         self.rng = rng = np.random.default_rng(seed)
         self.lengths = BATCHES[seed % len(BATCHES)]
         self.ops, self.widths = [], {}
@@ -21,12 +27,12 @@ class Maker:
         self.statics = {}
         self.ins = {f"xs{i}": f"x{i}" for i in range(rng.integers(1, 3))}
         for outer, inner in self.ins.items():
-            self.widths[inner] = int(rng.integers(1, 4))
-            self.values[outer] = packed(rng, self.lengths, self.widths[inner])
+            self.widths[inner] = int(rng.integers(1, widths))
+            self.values[outer] = packed(rng, self.lengths, self.widths[inner], dtype=dtype)
         self.shapes = {}
         previous = [f"p{i}" for i in range(rng.integers(1, 4))]
         for name in previous:
-            self.widths[name] = int(rng.integers(1, 4))
+            self.widths[name] = int(rng.integers(1, widths))
             self.shapes[name] = [-1, self.widths[name]]
         for number in range(rng.integers(4, 12)):
             self.add(f"v{number}")
@@ -50,6 +56,7 @@ class Maker:
             memories=self.memories,
             shapes=self.shapes,
             reverse=bool(rng.random() < 0.5),
+            dtype=dtype,
         )
 
     @staticmethod
@@ -62,8 +69,18 @@ class Maker:
     def static(self, *shape: int) -> str:
         name = f"w{len(self.statics)}"
         self.statics[name] = name
-        self.values[name] = self.rng.normal(size=shape) / np.sqrt(shape[0])
+        self.values[name] = (self.rng.normal(size=shape) / np.sqrt(shape[0])).astype(self.dtype)
         return name
+
+    def draw(self, lengths: list[int]) -> None:
+        """Other sequences, and initial states, of these lengths."""
+        rng, dtype = self.rng, self.dtype
+        for name, value in self.values.items():
+            if isinstance(value, Sequences):
+                self.values[name] = packed(rng, lengths, *value.data.shape[1:], dtype=dtype)
+            elif name.startswith("boot"):
+                shape = len(lengths), *value.shape[1:]
+                self.values[name] = rng.normal(size=shape).astype(dtype)
 
     def as_wide(self, source: str, width: int, out: str) -> None:
         weights = self.static(self.widths[source], width)
@@ -82,7 +99,7 @@ class Maker:
         if kind == "unary":
             self.ops.append((str(rng.choice(UNARY)), {"x": x}, {"out": out}))
         elif kind == "product":
-            return self.as_wide(x, int(rng.integers(1, 4)), out)
+            return self.as_wide(x, int(rng.integers(1, self.most)), out)
         elif kind == "two":
             same = [name for name in self.widths if self.widths[name] == width]
             slots = {"x": x, "y": str(rng.choice(same))}
@@ -118,7 +135,9 @@ class Maker:
         memory = {"state": state, "previous": previous, "delay": int(rng.integers(1, 4))}
         if rng.random() < 0.5:
             memory["boot"] = f"boot{number}"
-            self.values[f"boot{number}"] = rng.normal(size=(len(self.lengths), width))
+            self.values[f"boot{number}"] = rng.normal(size=(len(self.lengths), width)).astype(
+                self.dtype
+            )
         else:
             memory["boot_value"] = 0.3
         if rng.random() < 0.5:

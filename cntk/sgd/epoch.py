@@ -172,6 +172,9 @@ class EpochRunner:
         self.reader.use_network(self._first_output)
         coming = minibatches(self.reader, size, epoch, options.epoch_size)
         step = _Step(nodes, count, context, learns, rate, momentum, progress.accumulate, common)
+        if not sums and self.reader.parallel == 1:  # sequences of others go on in the next one
+            # Made while a thread reads the first minibatch.
+            self._bound_net(nodes, learns, count == 1, carried=False)
         used = 0
         carried = False
         while samples is None or used <= samples:

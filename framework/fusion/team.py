@@ -230,7 +230,7 @@ def rows_task(by: ByRows, work: int) -> ParallelTask:
     """The task of work that is done a block of rows after another."""
     most = threads.most_threads() if work >= PARALLEL_WORK else 1
     block = row_blocks.argument(library(), by, most)
-    return ParallelTask((*by.before, block.item), work, (block, by), by)
+    return ParallelTask((*by.before, block.item), work, (block, by.memory), by)
 
 
 def in_blocks(
@@ -372,6 +372,31 @@ class TaskTable:
         self._work[at], self._long_items[at] = task.work, _long_items(task)
         self._memory[at] = task.memory
         return True
+
+    def put_many(
+        self, at: np.ndarray, words: np.ndarray, work: np.ndarray, short: int, memory: Any
+    ) -> bool:
+        """As `put`, of tasks of which each is at one of the places.
+
+        Args:
+            words [tasks, items, 2]: functions and their arguments. work [tasks]: see
+                `ParallelTask`. short: items of each that are. memory: owners, of all.
+        """
+        if words.shape[1:] != self._words.shape[1:]:
+            return False
+        self._words[at] = words
+        self._work[at], self._long_items[at] = work, words.shape[1] - short
+        for place in at.tolist():
+            self._memory[place] = memory
+        return True
+
+    def task(self, begin: int, end: int) -> ParallelTask:
+        """The tasks begin:end as one, which becomes part of a longer list."""
+        part = slice(begin, end)
+        pairs = self._words[part].reshape(-1, 2).tolist()
+        items = tuple([(function, argument) for function, argument in pairs])
+        work, long_items = int(self._work[part].sum()), int(self._long_items[part].sum())
+        return ParallelTask(items, work, self._memory[part], short=len(items) - long_items)
 
     def call(self, begin: int, end: int) -> Callable[[], Any]:
         """A call of the tasks begin:end."""

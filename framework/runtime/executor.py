@@ -40,6 +40,7 @@ from .plans.memory import (
     as_view,
     fresh_array,
     shared_panels,
+    was_replaced,
     workspace_of,
 )
 from .plans.plan import Plan, PlanStep, Traces
@@ -575,7 +576,7 @@ def drop_outgrown(workspace: Workspace, scope: Scope) -> None:
         scope: where a frame was just bound. Those of other scopes share blocks alone with it, and
             are looked at where one of these was replaced: there may be a hundred.
     """
-    scopes, is_outgrown = [scope], attrgetter("has_outgrown_loops")
+    scopes, is_outgrown = [scope] if was_replaced(scope) else [], attrgetter("has_outgrown_loops")
     if workspace.has_replaced:
         scopes, is_outgrown = list(workspace.scopes), attrgetter("is_outgrown")
         workspace.has_replaced = False

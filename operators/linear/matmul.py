@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.sizes.shape import OperatorView, Shape, ShapeArgs, count
+from ...framework.fusion.compiled.arguments import made_array
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
@@ -340,7 +341,7 @@ def sum_of_rows(k: KernelArgs, grad: Any, target: Any, multiply: Product = produ
     most = max(_CHUNK // max(cols, 1), 1)
     if k.xp is not np:
         return row_sums(k.xp, grad, target)
-    ones = np.ones(rows, grad.dtype)
+    ones = made_array(partial(np.ones, dtype=grad.dtype), grad.dtype, rows, rows)
     if rows <= most:
         return partial(np.dot, ones, grad, target)
     if multiply is not product:

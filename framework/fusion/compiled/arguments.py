@@ -156,6 +156,8 @@ class Several:
     @classmethod
     def items(cls, items: Sequence[tuple[int, int]]) -> Several:
         """The items of a list: functions with their arguments, whose owners the caller keeps."""
+        if TRACING.trace is not None:
+            return TRACING.trace.list_of(items)
         return cls("item", np.array(items, np.int64).reshape(-1, 2), [])
 
     @classmethod

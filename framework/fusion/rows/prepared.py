@@ -45,6 +45,10 @@ class Prepared:
             self._entries[key] = make()
         return self._entries[key][0]
 
+    def has(self, key: Any) -> bool:
+        """Whether there is memory of a key."""
+        return key in self._entries
+
     def buffer(self, size: int) -> Any:
         """Memory for use within one call; the next call may write over its contents."""
         if self._buffer is None or self._buffer.nbytes < size:

@@ -146,10 +146,13 @@ def argument(library: Library, by: ByRows, threads: int) -> Block:
 
 def _blocks(by: ByRows, threads: int) -> int:
     """How many blocks; a multiple of the number of threads, which take equally many."""
-    bytes_of_row = sum(width for _, _, width in {one for one in by.writes if one.step})
+    # Of what is written twice the width counts once; what is traced is no key.
+    writes = [one for n, one in enumerate(by.writes) if one.step and one not in by.writes[:n]]
+    bytes_of_row = sum(width for _, _, width in writes)
     most = min(max(_BYTES // max(bytes_of_row, 1), _FEWEST), _MOST)
     count = max(-(-by.rows // (most * threads)) * threads, 1)
-    for more in range(count, 2 * count, threads):
+    counts = range(count, 2 * count, threads)
+    for more in counts if len(counts) > 1 else ():
         if by.rows % (more * _TILE) == 0:
             return more
     return min(count, by.rows)

@@ -17,7 +17,7 @@ from ...base.sizes.shape import ArraySpec, Levels
 from ...ir.operation import Operator
 from ...runtime.binding import BoundSteps
 from ...runtime.plain_net import bind_chain, grouping
-from ...runtime.plans.memory import as_view, shared_panels
+from ...runtime.plans.memory import hold, shared_panels
 from ...runtime.plans.plan import Plan, Range, make_plan
 from .analysis import Analysis, analysis_of
 from .description import StepNet
@@ -47,9 +47,7 @@ class StepFrame(BoundSteps):
         tag: str,
         scope: Scope,
     ) -> None:
-        for name, number in plan.placement.items():
-            block = arena.block((tag, number), plan.blocks[number])
-            arrays[name] = as_view(block, plan.specs[name])
+        arrays |= arena.temporaries(plan, tag)
         kernels = arena.state, arrays, arena.scratch, outer.share
         super().__init__(plan, scope, outer.place, outer.train, *kernels, bind_chain)
         self.prepared = arena.prepared
@@ -172,11 +170,15 @@ class LoopContext:
         self, plan: Plan, arrays: dict[str, Any], tag: str, scope: Scope
     ) -> list[Callable[[], Any]]:
         """The calls of a plan over given arrays; see `StepFrame`."""
+        return self.frame(plan, arrays, tag, scope).calls
+
+    def frame(self, plan: Plan, arrays: dict[str, Any], tag: str, scope: Scope) -> StepFrame:
+        """A plan, bound to given arrays."""
         panels = shared_panels(self.arena.panels) if tag == "loop" else nullcontext()
         with panels:
             frame = StepFrame(plan, arrays, self.binding.frame, self.arena, tag, scope)
         self.frames.append(frame)
-        return frame.calls
+        return frame
 
 
 def loop_context(binding: RecurrentBinding, options: Options) -> LoopContext:
@@ -250,7 +252,7 @@ def _find_arena(
                 steps = arena.steps
         trains = frame.train and forward.arena is None
         arena = Arena(frame.place, room, steps, fixed, trains=trains)
-        frame.scope.bound[key] = arena
+        hold(frame.scope, key, arena)
     frame.scope.bound[_place_of(frame, binding.owner)] = key
     use_arena(frame, key, constant)
     return arena

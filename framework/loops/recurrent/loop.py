@@ -12,15 +12,23 @@ import numpy as np
 
 from ...base.scope import Scope
 from ...base.sizes.shape import ArraySpec, Levels
-from ...fusion.rows.row_copies import copy_call, fill_call, take_call
+from ...fusion.rows.row_copies import (
+    copy_call,
+    fill_call,
+    fill_rows_call,
+    put_call,
+    take_call,
+)
 from ...ir.kernel_args import Call
+from ...runtime.plans.memory import shared_panels
+from ...runtime.plans.plan import Plan
 from .analysis import given_at
 from .boundary import BoundaryStates, Memories, initial_call
-from .frame import LoopContext
+from .frame import LoopContext, StepFrame
 from .links import RecurrentBinding, Track
 from .once import bring_into_slots
 from .sharing import shared_values
-from .step_calls import StepCalls
+from .step_calls import FEW, MANY, StepCalls
 from .store import (
     PerStepArrays,
     StepSlices,
@@ -30,6 +38,9 @@ from .store import (
     WholeArray,
     row_of,
 )
+
+_AHEAD = 16
+"""Steps that are bound with a batch, before and after its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +85,14 @@ def bind_loop(
     scopes = _step_scopes(context, nested)
     binder = _StepBinder(context, known, live_out, scopes)
     calls = [*opening.calls, *sums.first_calls()]
+    initial = _initial_rows(context, known, states)
+    calls += initial or []
     spans = _runs(context.slots.sizes)
     serves_others = reusable and not memories.copies and not sums
     if not serves_others:  # each step has more to do
         spans = [range(step, step + 1) for step in range(binding.schedule.steps)]
+    if reusable:
+        binder.bind_ahead()
     # In ascending order, also where a reverse net runs the other way: `PerStepArrays` grow step by
     # step.
     bound = [binder.reused(span) if reusable else binder.bind(span.start) for span in spans]
@@ -85,7 +100,7 @@ def bind_loop(
     way = -1 if binding.step.reverse else 1
     for span, operators in list(zip(spans, bound, strict=True))[::way]:
         first, last = span[::way][0], span[::way][-1]
-        calls += _initial_calls(context, known, states, first)
+        calls += _initial_calls(context, known, states, first) if initial is None else []
         calls += operators
         calls += _ending_calls(context, known, memories, states, last)
         calls += sums.calls(last, known)
@@ -154,21 +169,56 @@ class _StepBinder:
     def reused(self, span: range) -> list[Call]:
         """The operators of steps with one number of rows, in the order in which they run, as they
         were bound for an earlier batch, or are bound now."""
-        arena, slots = self._context.arena, self._context.slots
-        # Without gaps both forms of a value are one memory: steps are bound to other arrays then.
-        key = slots.gapless, slots.sizes[span.start]
-        make = partial(StepCalls, arena.steps, self._context.step.reverse)
-        known = arena.frames.get_or_make(key, make)
+        known = self._known(span.start)
         for step in known.missing(span):
             known.put(step, self.bind(step))
         return known.over(span)
 
+    def _known(self, step: int) -> StepCalls:
+        """What is bound of steps with as many rows."""
+        arena, slots = self._context.arena, self._context.slots
+        # Without gaps both forms of a value are one memory: steps are bound to other arrays then.
+        key = slots.gapless, slots.sizes[step]
+        make = partial(StepCalls, arena.steps, self._context.step.reverse)
+        return arena.frames.get_or_make(key, make)
+
+    def bind_ahead(self) -> None:
+        """Bind many steps at once, as far as one is like another: those that the batch has, and of
+        their numbers of rows some before and after them, which the next batches will have."""
+        context, arena = self._context, self._context.arena
+        operators = context.sharing.operators
+        if context.xp is not np or not context.options.rebind or not operators:
+            return
+        spans = [(span, self._known(span.start)) for span in _runs(context.slots.sizes)]
+        missing = [(span, calls) for span, calls in spans if calls.missing(span)]
+        count = sum([len(calls.missing(span)) for span, calls in missing])
+        if count < (FEW if arena.traced else MANY):
+            return
+        from .traced_steps import LoopTraces, MissingSteps  # for loops of many steps
+
+        groups: dict[int, list[MissingSteps]] = {}
+        for span, calls in missing:
+            plan = context.plan(operators, self._specs_at(span.start), self._live_out)
+            more = range(max(span.start - _AHEAD, 0), min(span.stop + _AHEAD, arena.steps))
+            arrays = self._arrays_at(plan, span.start)
+            arrays |= arena.temporaries(plan, "loop")
+            own = MissingSteps(calls, calls.missing(more), span, plan, arrays)
+            groups.setdefault(id(plan.steps), []).append(own)
+        for key, group in groups.items():
+            steps = group[0].plan.steps
+            traces = arena.traced.setdefault(key, LoopTraces(steps))
+            if not traces.failed:
+                with shared_panels(arena.panels):
+                    traces.bind(group, self.values, arena.room, arena.scratch, self._frame_of)
+
     def bind(self, step: int) -> list[Call]:
         """The step's operators, bound to its rows."""
+        return self._frame_of(step).calls if self._context.sharing.operators else []
+
+    def _frame_of(self, step: int) -> StepFrame:
+        """The frame of a step's operators."""
         context = self._context
         operators = context.sharing.operators
-        if not operators:
-            return []
         if context.analysis.ragged:
             known, offsets = given_at(context.binding, context.forward, step)
             plan = context.plan(operators, known, self._live_out, offsets)
@@ -177,9 +227,12 @@ class _StepBinder:
             plan = context.plan(operators, self._specs_at(step), self._live_out)
         for name in sorted(plan.live_out):
             self._make_room(name, plan.specs[name])
+        return context.frame(plan, self._arrays_at(plan, step), "loop", self._scopes[step])
+
+    def _arrays_at(self, plan: Plan, step: int) -> dict[str, Any]:
+        """The arrays of a step, its temporaries aside."""
         names = (*plan.externals, *plan.live_out)
-        arrays = {name: self.values[name].at(step) for name in names if self._at_hand(name)}
-        return context.bind(plan, arrays, "loop", self._scopes[step])
+        return {name: self.values[name].at(step) for name in names if self._at_hand(name)}
 
     def _specs_at(self, step: int) -> dict[str, ArraySpec]:
         size = self._context.slots.sizes[step]
@@ -213,6 +266,38 @@ def _runs(sizes: Sequence[int]) -> list[range]:
     or ends."""
     lengths = [len(list(run)) for _, run in groupby(sizes)]
     return [range(*ends) for ends in pairwise(accumulate(lengths, initial=0))]
+
+
+def _initial_rows(
+    context: LoopContext, values: Values, states: BoundaryStates
+) -> list[Call] | None:
+    """Initial states of all sequences, at the steps at which they begin; None where a memory has no
+    slots for all steps."""
+    binding, step = context.binding, context.step
+    if context.xp is not np:
+        return None
+    previous = [values[memory.previous] for memory in step.memories]
+    arrays = [
+        one.slots.array
+        for one in previous
+        if isinstance(one, StepValues) and isinstance(one.slots, StepSlices)
+    ]
+    if len(arrays) < len(previous):
+        return None
+    places = np.arange(binding.running)
+    begins = np.zeros(len(places), np.int64)
+    if step.reverse:  # with the last of their steps
+        sizes = binding.schedule.sizes
+        begins = len(sizes) - np.searchsorted(sizes[::-1], places, "right") - 1
+    rows = begins * context.slots.room + places
+    calls = []
+    for memory, array in zip(step.memories, arrays, strict=True):
+        if memory.boot < 0:
+            calls.append(fill_rows_call(context.xp, array, rows, memory.boot_value))
+        else:
+            initial = states.initial[memory.boot][: len(places)]
+            calls.append(put_call(context.xp, initial, None, rows, array))
+    return calls
 
 
 def _initial_calls(

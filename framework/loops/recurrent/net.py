@@ -22,6 +22,7 @@ from functools import partial
 
 from ....proto import net_pb2 as pb
 from ...base.errors import VariableError
+from ...base.python.gc_disabled import gc_disabled
 from ...base.scope import Scope, Variable
 from ...base.sizes.shape import ArraySpec
 from ...ir.desc import RECURRENT, make_op
@@ -105,7 +106,8 @@ class RecurrentGradientProgram:
             )
         # A run of the forward operator leaves a new list only where it was bound anew.
         if self._program is None or saved is not self._saved:
-            self._program = make_program(self._bind(saved))
+            with gc_disabled():
+                self._program = make_program(self._bind(saved))
             self._saved = saved
         self._program()
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
 
 from ...fusion.team import TaskTable, in_a_row, task_of
 from ...ir.kernel_args import Call
 
 LONG = 32
 """Steps from which a list of their own is worth it: shorter ones become part of what is around."""
+MANY, FEW = 24, 2
+"""Steps to be bound from which operators are traced: that takes as long as to bind some ten; and
+those from which traces that are there are used."""
 
 
 class StepCalls:
@@ -37,39 +43,79 @@ class StepCalls:
         """The steps of a span that are not bound yet."""
         if span.stop <= self._known:
             return []
-        return [step for step in span if step not in self._calls]
+        return [step for step in span if step not in self._calls and step not in self._in_table]
 
     def put(self, step: int, calls: Sequence[Call]) -> None:
         """Keep the calls of a step."""
         self._count += len(calls)
         self._calls[step] = _in_few(calls)
-        while self._known in self._calls:
+        self._advance()
+
+    def put_many(
+        self, steps: Sequence[int], words: np.ndarray, work: np.ndarray, short: int, memory: Any
+    ) -> bool:
+        """Keep the tasks of steps; False where others of their number of rows are no such tasks.
+
+        Args:
+            words, work, short, memory: see `TaskTable.put_many`.
+        """
+        items = words.shape[1]
+        if self._table is None:
+            self._table = TaskTable(self._most, items)
+        places = np.array([self._place(step) for step in steps], np.intp)
+        if not self._is_table or not self._table.put_many(places, words, work, short, memory):
+            return False
+        self._in_table.update(steps)
+        self._count += len(steps) * items
+        self._advance()
+        return True
+
+    def _advance(self) -> None:
+        while self._known in self._calls or self._known in self._in_table:
             self._known += 1
 
     def over(self, span: range) -> list[Call]:
         """The calls of neighboring steps, in the order in which they run."""
         steps = span[::-1] if self._reverse else span
-        table = self._filled(span) if len(span) >= LONG else None
-        if table is not None:
-            first = self._place(steps[0])
-            return [table.call(first, first + len(span))]
-        return [call for step in steps for call in self._calls[step]]
+        wanted = len(span) >= LONG or any([step not in self._calls for step in span])
+        if wanted and not self._has(span):
+            self._fill(span)
+        if self._table is None or not self._has(span):
+            return [call for step in steps for call in self._of(step)]
+        begin = self._place(steps[0])
+        make = self._table.call if len(span) >= LONG else self._table.task
+        return [make(begin, begin + len(span))]
 
-    def _filled(self, span: range) -> TaskTable | None:
-        """The table, with the steps of a span; None where they do not suit it."""
-        for step in () if span.stop <= self._tabled else set(span) - self._in_table:
+    def _of(self, step: int) -> list[Call]:
+        """The calls of a step."""
+        if step in self._calls or self._table is None:
+            return self._calls[step]
+        place = self._place(step)
+        return [self._table.task(place, place + 1)]
+
+    def _fill(self, steps: Iterable[int]) -> None:
+        """Put steps that were bound one by one into the table, as far as they suit it."""
+        for step in steps:
+            if not self._is_table:
+                break
+            if step in self._in_table:
+                continue
             calls = self._calls[step]
             task = task_of(calls[0]) if len(calls) == 1 else None
-            if not self._is_table or task is None or task.check or task.rows:
+            if task is None or task.check or task.rows:
                 self._is_table = False
                 break
             if self._table is None:
                 self._table = TaskTable(self._most, len(task.items))
             self._is_table = self._table.put(self._place(step), task)
-            self._in_table.add(step)
+            if self._is_table:
+                self._in_table.add(step)
+
+    def _has(self, span: range) -> bool:
+        """Whether the table has the steps of a span."""
         while self._tabled in self._in_table:
             self._tabled += 1
-        return self._table if self._is_table else None
+        return span.stop <= self._tabled or self._in_table.issuperset(span)
 
     def _place(self, step: int) -> int:
         """Where a step is in the table, in the order in which steps run."""

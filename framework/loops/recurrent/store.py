@@ -22,7 +22,8 @@ from ...base.sizes.shape import ArraySpec, Levels
 from ...fusion.rows.prepared import Prepared
 from ...ir.kernel_args import RunState
 from ...runtime.executor import OPERATOR_BYTES
-from ...runtime.plans.memory import Held, Panels, ScratchPool
+from ...runtime.plans.memory import Held, Panels, ScratchPool, as_view
+from ...runtime.plans.plan import Plan
 from .step_calls import StepCalls
 
 _MOST_OPERATORS = 3 * 4096
@@ -211,6 +212,7 @@ class Arena(Held):
 
     Attributes:
         panels: memory for factors that products of the loop pack: loops may run side by side.
+        traced: traces of the loop's operators, by the steps of their plans, see `LoopTraces`.
         even: the loop for sequences that are all equally long, see `EvenLoop`; None without it.
     """
 
@@ -228,6 +230,7 @@ class Arena(Held):
         )
         self.prepared = Prepared()
         self.panels = Panels()
+        self.traced: dict[int, Any] = {}
         self.even: Any = None
         self._xp = place.xp
         self._arrays: dict[Any, Any] = {}
@@ -274,6 +277,13 @@ class Arena(Held):
     def slots(self, key: Any, row: Sequence[int], dtype: Any, extra: int = 0) -> Any:
         """The array of a key, with slots for all steps and `extra` more."""
         return self.array(key, ((self.room * (self.steps + extra), *row), dtype))
+
+    def temporaries(self, plan: Plan, tag: str) -> dict[str, Any]:
+        """The arrays of a plan's temporaries; plans of one tag share their memory."""
+        return {
+            name: as_view(self.block((tag, number), plan.blocks[number]), plan.specs[name])
+            for name, number in plan.placement.items()
+        }
 
     def block(self, key: Any, size: int) -> Any:
         """Bytes for temporaries; the same ones for equal keys, unless these were too few."""

@@ -9,6 +9,7 @@ from ...base.backend import address
 from ...base.options.settings import current
 from ...base.sizes.shape import ArraySpec, Levels
 from ...runtime.plain_net import PlainNet
+from ...runtime.plans.memory import hold
 from ..inner_gradient import saving_of
 from .bank import Bank, BatchRange, BoundBatch, ForwardRun, StaticInput, gradient_reads
 from .binding import TreeBinding
@@ -52,7 +53,7 @@ class ForwardBatches:
             bank = Bank(signature, statics)
             for inner, array in self._copied:
                 bank.copies[inner] = b.xp.empty_like(array)
-            frame.scope.bound[self._key] = bank
+            hold(frame.scope, self._key, bank)
         for inner, _ in self._copied:
             self._statics[inner] = (bank.copies[inner], self._statics[inner][1])
         return bank

@@ -14,13 +14,12 @@ from weakref import ref
 
 import numpy as np
 
-from ...base.sizes.many_dims import ManyDims
 from ...fusion.compiled.arguments import NotTracedError
 from ..binding import BoundSteps
 from ..externals import externals_of
-from ..plans.memory import memory_of, padded
 from ..plans.plan import Plan, PlanStep
-from .tracing import Bound, Operands, Traced, flags_of, variables_of
+from .cases import Cases
+from .tracing import Operands, Traced, flags_of, variables_of
 
 _log = logging.getLogger(__name__)
 
@@ -245,7 +244,7 @@ def _bound(
     for number, step in enumerate(checked):
         own = found.calls.get(number)
         by_kernel = call if step is first else BoundSteps._bind(frame, step)
-        if own is not None and not traced.agrees(found.bound(number), own, by_kernel):
+        if own is not None and not traced.agrees(found.cases.bound(number), own, by_kernel):
             _log.warning("bound step by step: %s", first.operators[0])
             return {id(first): call}
     return {id(kind.steps[number]): own for number, own in found.calls.items()}
@@ -258,6 +257,7 @@ class _BoundKind:
         names, addresses: see `_bound`.
 
     Attributes:
+        cases: the steps, by their numbers.
         calls: by the number of the step; those left out do not meet its conditions.
     """
 
@@ -269,59 +269,23 @@ class _BoundKind:
         kind: _Kind,
         addresses: np.ndarray,
     ) -> None:
-        self._traced = traced
         operands = traced.operands
-        count, size = len(kind.steps), len(traced.words)
         first = variables_of(kind.steps[0])
-        own_sizes = operands.sizes(frame.arrays)
-        sizes = np.zeros((len(own_sizes) + 1 + len(traced.memory), count), np.int64)
-        sizes[: len(own_sizes)] = np.array(own_sizes, np.int64)[:, None]
+        sizes = np.tile(np.array(operands.sizes(frame.arrays), np.int64), (len(kind.steps), 1)).T
         at = -1
         for name, rank in operands.ranks.items():
             at += 2 * rank + 1
             sizes[at] = addresses[first.index(name)]
-        self._words = words = np.tile(traced.words, (count, 1))
-        self._begin, self._step = words.ctypes.data, words.strides[0]
-        sizes[len(own_sizes)] = self._begin + self._step * np.arange(count)
-        dims = ManyDims([traced.table], [np.arange(len(sizes))])
-        numbers, met = dims.numbers(sizes)
-        self._places, owners = self._memory(frame, dims.values[0].values(numbers)[:, 0].tolist())
-        for place, (address, _) in enumerate(self._places, len(own_sizes) + 1):
-            sizes[place] = address
-        dims.put(sizes, numbers)
-        words[:, traced.at] = dims.values[1].values(numbers).T
-        given = dims.values[2].values(numbers).T.tolist()
-        held = words, owners, frame.arrays, traced
+        self.cases = cases = Cases(traced, sizes, frame._pool)
         arrays = frame.arrays
+        held = cases.held, arrays
         self.calls: dict[int, _Call] = {}
         needs = any([one.reads for one in traced.calls])
-        begin, step = (self._begin, self._step) if size else (0, 0)
-        for number in met[0].nonzero()[0].tolist():
+        given, begins = cases.given.tolist(), cases.own.tolist()
+        for number in cases.met.nonzero()[0].tolist():
             own = {}
             if needs:
                 others = [names[one] for one in kind.table[:, number].tolist()]
                 pairs = zip(first, others, strict=True)
                 own = {name: arrays[other] for name, other in pairs if other in arrays}
-            self.calls[number] = traced.call(begin + step * number, iter(given[number]), own, held)
-
-    def _memory(self, frame: Any, sizes: list[int]) -> tuple[list[tuple[int, int]], list[Any]]:
-        """Address and bytes of what the steps have beside their arrays, and its owners."""
-        places: list[tuple[int, int]] = []
-        owners: list[Any] = []
-        wanted = iter(sizes)
-        begin = frame._pool.span(int(sum(padded(size) for size in sizes)))
-        for kind, first, second in self._traced.memory:
-            if kind == "scratch":
-                size = next(wanted)
-                places.append((begin, size))
-                begin += padded(size)
-            elif kind == "held":
-                owners.append(memory_of(first, second))
-                places.append((owners[-1].ctypes.data, owners[-1].nbytes))
-            else:
-                raise NotTracedError("memory that depends on sizes, where none varies")
-        return places, owners
-
-    def bound(self, number: int) -> Bound:
-        """What a step has been bound to."""
-        return Bound(self._begin + self._step * number, self._places)
+            self.calls[number] = traced.call(begins[number], iter(given[number]), own, held)

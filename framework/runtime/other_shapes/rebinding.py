@@ -25,7 +25,7 @@ from ...base.sizes.many_dims import ManyDims
 from ...fusion.compiled.arguments import NotTracedError, fill_grids, made_grid
 from ...fusion.team import library
 from ..binding import BoundSteps
-from ..plans.memory import memory_of, padded
+from ..plans.memory import memory_of, padded, panel_memory
 from ..plans.plan import PlanStep
 from .evaluating import Evaluation, Evaluations, Fixed
 from .tracing import FLAGS, Bound, Operands, Traced, flags_of, sizes_of
@@ -312,6 +312,11 @@ class _Joint:
                 thing = make(*second[:-1], tuple(sizes[at]))
                 owners.append(thing)
                 row[place] = getattr(thing, name)
+                continue
+            if kind == "panels":  # another memory for each product, where they have it in turn
+                (size,) = sizes[at]
+                owners.append(panel_memory(size, in_turn=second))
+                row[place], nbytes[place] = owners[-1].ctypes.data, size
                 continue
             key = first, *sizes[at]
             lies = known.get(key)

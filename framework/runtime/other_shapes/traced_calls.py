@@ -11,7 +11,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from ...base.sizes.dims import Dim
 from ...fusion.compiled.arguments import NotTracedError
 from ...fusion.laid import Laid
+from ...fusion.rows.row_blocks import ByRows, Span
 from ...fusion.team import ParallelTask, in_order, nothing, task_of
 
 _BEGIN = 64
@@ -38,7 +39,8 @@ class NativeCall:
     Attributes:
         numbers: what `bound` is given, for the sizes at hand: the work.
         items: functions, and bytes from the begin of the words to their arguments.
-        reads: variables whose arrays `bound` is to be given.
+        reads: variables whose arrays `bound` is to be given. short: how many items are.
+        goes_by_rows: whether it may be done a block of rows after another.
     """
 
     def __init__(self, task: ParallelTask, own: Dim, names: Mapping[int, str]) -> None:
@@ -51,9 +53,16 @@ class NativeCall:
             if not isinstance(address, Dim) or isinstance(away, Dim):
                 raise NotTracedError("an argument that was bound before")
             self.items.append((function, away))
-        self._rows = _rows_of(task, names)
-        self.reads = [] if self._rows is None else self._rows[-1]
-        self._short = task.short
+        self._rows = self._by = None
+        self.reads: list[str] = []
+        if isinstance(task.rows, ByRows):
+            self._by = _TracedRows(task.rows, own)
+            self.numbers += self._by.numbers
+        else:
+            self._rows = _rows_of(task, names)
+            self.reads = [] if self._rows is None else self._rows[-1]
+        self.short = task.short
+        self.goes_by_rows = self._by is not None or self._rows is not None
 
     def bound(
         self, own: int, numbers: Iterator[int], arrays: Mapping[str, Any], held: Any
@@ -65,11 +74,46 @@ class NativeCall:
             held: owners of memory.
         """
         items = tuple([(function, own + away) for function, away in self.items])
-        rows = None
+        work, rows = next(numbers), None
         if self._rows is not None:
             make, loop, names = self._rows
             rows = partial(make, loop, [arrays[name] for name in names])
-        return ParallelTask(items, next(numbers), held, rows, None, self._short)
+        elif self._by is not None:
+            rows = partial(self._by.made, own, list(islice(numbers, len(self._by.numbers))), held)
+        return ParallelTask(items, work, held, rows, None, self.short)
+
+
+class _TracedRows:
+    """Work in blocks of rows, of a step that is traced.
+
+    Attributes:
+        numbers: the rows, and where what it touches begins, its step and width.
+    """
+
+    def __init__(self, by: ByRows, own: Dim) -> None:
+        self.numbers = [by.rows, *chain(*by.reads, *by.writes, *by.given, *by.panels)]
+        self._counts = [len(spans) for spans in (by.reads, by.writes, by.given, by.panels)]
+        self._items, self._before = (
+            [(function, address - own) for function, address in items]
+            for items in (by.items, by.before)
+        )
+        if any(isinstance(away, Dim) for _, away in (*self._items, *self._before)):
+            raise NotTracedError("an argument that was bound before")
+
+    def made(self, own: int, numbers: Sequence[int], held: Any) -> ByRows:
+        """The work for other sizes; arguments as of `NativeCall.bound`."""
+        rest = iter(numbers)
+        rows = next(rest)
+        spans = [
+            tuple([Span(next(rest), next(rest), next(rest)) for _ in range(count)])
+            for count in self._counts
+        ]
+        items, before = (
+            tuple([(function, own + away) for function, away in some])
+            for some in (self._items, self._before)
+        )
+        reads, writes, given, panels = spans
+        return ByRows(rows, items, reads, writes, held, before, given, panels)
 
 
 class NumpyCall:
@@ -185,11 +229,15 @@ def leaves(call: _Call) -> list[_Call]:
     return [call] if parts is None else [leaf for part in parts for leaf in leaves(part)]
 
 
-def same_calls(call: Any, other: Any, anywhere: Sequence[tuple[int, int]] = ()) -> bool:
+_Places = Sequence[tuple[int, int]]
+
+
+def same_calls(call: Any, other: Any, anywhere: _Places = (), alike: _Places = ()) -> bool:
     """Whether two functions of NumPy have the same arguments.
 
     Args:
         anywhere: addresses and bytes of memory in whose place the other one may have any.
+        alike: and of such that the other one has with the same contents.
     """
     if not isinstance(call, partial) or not isinstance(other, partial):
         return False
@@ -198,14 +246,14 @@ def same_calls(call: Any, other: Any, anywhere: Sequence[tuple[int, int]] = ()) 
         call.func == other.func
         and len(ours) == len(theirs)
         and call.keywords.keys() == other.keywords.keys()
-        and all(_same_argument(*pair, anywhere) for pair in zip(ours, theirs, strict=True))
+        and all(_same_argument(*pair, anywhere, alike) for pair in zip(ours, theirs, strict=True))
     )
 
 
-def _same_argument(one: Any, other: Any, anywhere: Sequence[tuple[int, int]]) -> bool:
+def _same_argument(one: Any, other: Any, anywhere: _Places, alike: _Places) -> bool:
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(
-            _same_argument(*pair, anywhere) for pair in zip(one, other, strict=True)
+            _same_argument(*pair, anywhere, alike) for pair in zip(one, other, strict=True)
         )
     if isinstance(one, (float, complex, np.inexact)):
         return repr(one) == repr(other)  # NaN differs from itself, and 0.0 equals -0.0
@@ -213,6 +261,8 @@ def _same_argument(one: Any, other: Any, anywhere: Sequence[tuple[int, int]]) ->
         return bool(one == other)
     if not isinstance(other, np.ndarray) or one.dtype != other.dtype or one.shape != other.shape:
         return False
+    if is_within(one.ctypes.data, alike):
+        return one.tobytes() == other.tobytes()
     return not one.size or (
         (one.ctypes.data == other.ctypes.data or is_within(one.ctypes.data, anywhere))
         and all(

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -35,10 +36,11 @@ from ...fusion.compiled.arguments import (
 )
 from ...fusion.laid import Laid, LaidGrid
 from ...fusion.rows.prepared import Prepared
+from ...fusion.rows.row_blocks import ByRows, Span
 from ...fusion.team import ParallelTask, task_of
 from ...ir.infer import InferredOpen, infer_one
 from ..binding import BoundSteps
-from ..plans.memory import no_panels
+from ..plans.memory import traced_panels
 from ..plans.plan import Plan, PlanStep
 from .traced_calls import binder_of, is_within, leaves, same_calls, traced_calls
 
@@ -146,7 +148,8 @@ class _Queries:
 
 
 class _PreparedHere:
-    """Weights that each run packs, in memory that a frame has alone: no trace knows it.
+    """Weights that each run packs: for a loop in memory that all its steps have, else in memory
+    that a frame has alone, which no trace knows.
 
     Attributes:
         in_loop: see `Prepared`.
@@ -160,11 +163,15 @@ class _PreparedHere:
         """See `Prepared.holds`; what is traced is no weight."""
         return type(array) is not Laid and self._prepared.holds(array)
 
-    def get(self, *args: Any) -> Any:
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
         """See `Prepared.get`."""
-        raise NotTracedError("weights that each run packs")
+        if not (self.in_loop and self._prepared.has(key)):
+            raise NotTracedError("weights that each run packs")
+        return self._prepared.get(key, make)
 
-    buffer = get
+    def buffer(self, size: int) -> Any:
+        """See `Prepared.buffer`."""
+        raise NotTracedError("memory for weights that a product packs")
 
 
 class Trace:
@@ -232,6 +239,11 @@ class Trace:
         memory = [block.memory for block in blocks]
         return _TracedSeveral(blocks[0].name, address, len(blocks), memory)
 
+    def list_of(self, items: Sequence[tuple[int, Any]]) -> Several:
+        """See `Several.items`."""
+        address = self.segment([word for item in items for word in item])
+        return _TracedSeveral("item", address, len(items), [])
+
     def grid(self, counts: Sequence[Any], steps: Sequence[Any], first: Any) -> Any:
         """See `arguments.grid`."""
         sizes = first, *counts, *steps
@@ -257,6 +269,11 @@ class Trace:
         size = make().nbytes
         return Laid.side_by_side(np.dtype(np.uint8), (size,), self._later("held", key, make))
 
+    def panels(self, size: Any, in_turn: bool) -> Laid:
+        """See `Panels.take`: each frame asks again."""
+        address = self._later("panels", (size,), in_turn)
+        return Laid.side_by_side(np.dtype(np.uint8), (size,), address)
+
     # -- as a pool of scratch memory ---------------------------------------------------------------
 
     def restart(self) -> None:
@@ -272,13 +289,7 @@ class _TracedSteps(BoundSteps):
     """The frame of a step that is traced."""
 
     def __init__(self, frame: Any, trace: Trace, step: PlanStep, arrays: dict[str, Any]) -> None:
-        shapes = {name: array.shape for name, array in arrays.items() if type(array) is Laid}
-        own = {name: (shape, frame.plan.specs[name][1]) for name, shape in shapes.items()}
-        specs: Any = ChainMap(own, frame.plan.specs)
-        for op in step.operators:  # what stays inside of it has no array
-            if inner := [name for name in op.output_vars() if name not in arrays]:
-                results = infer_one(op, specs, frame.plan.declared, {}, InferredOpen())
-                own.update((name, results[name]) for name in inner)
+        specs: Any = _Specs(frame.plan, step, arrays).all
         plan = copy(frame.plan)  # with what it has computed of its steps
         plan.specs = specs
         pool: Any = trace
@@ -304,6 +315,33 @@ class _TracedSteps(BoundSteps):
         if super().offsets(name):
             raise NotTracedError("offsets of sequences")
         return ()
+
+
+class _Specs(dict[str, Any]):
+    """Shapes and dtypes of what a traced step reads and writes. What stays inside of it has no
+    array: it is inferred where a kernel asks for it, most of which do not.
+
+    Attributes:
+        all: of all variables of a plan.
+    """
+
+    def __init__(self, plan: Plan, step: PlanStep, arrays: Mapping[str, Any]) -> None:
+        laid = {name: array.shape for name, array in arrays.items() if type(array) is Laid}
+        super().__init__({name: (shape, plan.specs[name][1]) for name, shape in laid.items()})
+        self.all: Any = ChainMap(self, plan.specs)
+        self._declared = plan.declared
+        self._arrays = arrays
+        self._operators = step.operators
+
+    def __missing__(self, name: str) -> Any:
+        operators, self._operators = self._operators, ()
+        for op in operators:
+            if inner := [one for one in op.output_vars() if one not in self._arrays]:
+                results = infer_one(op, self.all, self._declared, {}, InferredOpen())
+                self.update((one, results[one]) for one in inner)
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
 
 
 def _shares_nothing(memory: Any, key: Any) -> None:
@@ -485,14 +523,15 @@ class Traced:
         ours, theirs = task_of(call), task_of(other)
         later = list(zip(self.memory, bound.places, strict=True))
         # Where no frame is being bound, each asks for other memory.
-        any_of = [place for (kind, *_), place in later if kind in ("held", "scratch")]
+        own_memory = "held", "scratch", "panels"
+        any_of = [place for (kind, *_), place in later if kind in own_memory]
+        alike = [place for (kind, *_), place in later if kind == "array"]
         if ours is None or theirs is None:
-            return ours is theirs and same_calls(call, other, any_of)
+            return ours is theirs and same_calls(call, other, any_of, alike)
         if [one for one, _ in ours.items] != [one for one, _ in theirs.items]:
             return False
         own, size = bound.own, 8 * self._begins[-1]
         words = ctypes.string_at(own, size)
-        alike = [place for (kind, *_), place in later if kind == "array"]
         # Two threads that make the same at the same time have one each.
         made = {address for (kind, *_), (address, _) in later if kind == "made"}
         pairs = [(a - own, b) for (_, a), (_, b) in zip(ours.items, theirs.items, strict=True)]
@@ -516,7 +555,22 @@ class Traced:
                     for begins, nbytes in alike
                 ):
                     return False
-        return bool(ours.work == theirs.work)
+        return bool(ours.work == theirs.work) and _same_rows(ours.rows, theirs.rows, any_of)
+
+
+def _same_rows(ours: Any, theirs: Any, any_of: Sequence[tuple[int, int]]) -> bool:
+    """Whether two pieces of work touch the same in blocks of rows."""
+    if not isinstance(theirs, ByRows):  # of loops, which are made of the arrays
+        return True
+    own = ours()
+    pairs = [(own.rows, theirs.rows)]
+    for name in ("reads", "writes", "given", "panels"):
+        spans = getattr(own, name), getattr(theirs, name)
+        for one, other in zip_longest(*spans, fillvalue=Span(0, 0, 0)):
+            pairs += [(one.step, other.step), (one.width, other.width)]
+            if not is_within(one.start, any_of):
+                pairs.append((one.start, other.start))
+    return all(a == b for a, b in pairs)
 
 
 def sizes_of(kind: str, first: Any, second: Any) -> list[Any]:
@@ -525,7 +579,7 @@ def sizes_of(kind: str, first: Any, second: Any) -> list[Any]:
         return []
     if kind == "made":
         return list(second[-1])
-    return list(first if kind == "scratch" else second)
+    return list(second if kind == "array" else first)
 
 
 def _bound_to(
@@ -540,7 +594,7 @@ def _bound_to(
     TRACING.trace = trace
     try:
         steps = _TracedSteps(frame, trace, step, laid)
-        with no_panels():
+        with traced_panels():
             call = steps._bind(step)
     except Exception as error:  # a kernel may do anything with what stands for arrays
         raise NotTracedError(f"{error!r}") from error

@@ -25,7 +25,7 @@ from ...base.options.settings import read_options
 from ...base.scope import Scope
 from ...base.sizes.shape import ArraySpec
 from ...fusion import team
-from ...fusion.compiled.arguments import TRACING, NotTracedError
+from ...fusion.compiled.arguments import TRACING
 from ...fusion.rows import row_blocks
 
 # 576 is nine cache lines: no multiple of it below 64 blocks comes back to the same line of a page.
@@ -249,21 +249,22 @@ def shared_panels(panels: Panels | None = None) -> Iterator[None]:
         _bound.panels = before
 
 
-class _NoPanels:
-    """Panels of a frame of which none is given: what products take in turn depends on others."""
+class _TracedPanels:
+    """Panels of a frame of which each product that is traced asks again: where they lie depends on
+    others."""
 
     def take(self, size: int, *, in_turn: bool) -> Any:
-        raise NotTracedError("memory for packed factors")
+        return TRACING.trace.panels(size, in_turn)
 
     def held(self, key: Any, make: Callable[[], Any]) -> Any:
         return TRACING.trace.held(key, make)
 
 
 @contextmanager
-def no_panels() -> Iterator[None]:
-    """While it lasts, products that this thread traces get no memory that others have in turn."""
+def traced_panels() -> Iterator[None]:
+    """While it lasts, products that this thread binds are traced, with what stands for memory."""
     before = getattr(_bound, "panels", None)
-    _bound.panels = None if before is None else _NoPanels()
+    _bound.panels = None if before is None else _TracedPanels()
     try:
         yield
     finally:
@@ -296,6 +297,22 @@ class Held(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """The bytes that it takes on the place of the scope, beside the memory of plans."""
+
+
+_REPLACED = "has replaced"
+"""Where a scope notes that it keeps something else in place of what it kept."""
+
+
+def hold(scope: Scope, key: Any, held: Any) -> None:
+    """Keep something in a scope; frames that use what the key had before are outgrown."""
+    if key in scope.bound:
+        scope.bound[_REPLACED] = True
+    scope.bound[key] = held
+
+
+def was_replaced(scope: Scope) -> bool:
+    """Whether `hold` has replaced something in a scope since this was asked last."""
+    return bool(scope.bound.pop(_REPLACED, False))
 
 
 class Workspace:

@@ -123,14 +123,14 @@ def multiply(
     names = ["rows_tiles" if by_rows else "product_tiles"]
     gemm = _of(terms)
     # Work is that of one AVX-512 product; three terms have six products.
-    work = out.size * len(b) * (6 if terms == THREE else 1) // gemm.words("sizes", 1)[0]
+    work = out.size * b.shape[0] * (6 if terms == THREE else 1) // gemm.words("sizes", 1)[0]
     several = most_threads() > 1 and work >= _SHARED
     # Else each thread would split the same rows for its own columns.
-    if tiles is None and several and not by_rows and not fresh and len(a) <= _SPLIT:
+    if tiles is None and several and not by_rows and not fresh and a.shape[0] <= _SPLIT:
         tiles = team.aligned(room_for_tiles(a, terms))
     if tiles is not None and split:
         names.insert(0, "split_tiles")
-    fields: dict[str, Any] = {"m": len(a), "n": b.shape[1], "k": len(b), "a": a, "b": b}
+    fields: dict[str, Any] = {"m": a.shape[0], "n": b.shape[1], "k": b.shape[0], "a": a, "b": b}
     fields |= {"a_down": steps[0], "a_right": steps[1], "panels": panels, "alpha": alpha}
     fields |= {"out": out, "begin": begin, "tiles": tiles, "fresh": fresh}
     block = bind(gemm, names[-1], **fields)

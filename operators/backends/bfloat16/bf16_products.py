@@ -133,7 +133,7 @@ def _by_rows(
     given = (row_blocks.whole(b),)
     packed = row_blocks.whole(panels)
     by = ByRows(
-        len(a), work.items, tuple(spans), (writes,), owners, packing.items, given, (packed,)
+        a.shape[0], work.items, tuple(spans), (writes,), owners, packing.items, given, (packed,)
     )
     return team.rows_task(by, packing.work + work.work)
 
@@ -150,7 +150,7 @@ def _in_blocks(
     a, b, out = arrays
     k, n = b.shape
     deep, wide = bf16_gemm.block(terms)
-    tops = range(0, k, deep)
+    tops = [deep * piece for piece in range(-(-k // deep))]
     pieces = [a[:, top : top + deep] for top in tops]
     split = shared is not None and shared.are_new(pieces, terms)
     tiles = [None] * len(pieces) if shared is None else shared.pieces

@@ -7,12 +7,11 @@ import pytest
 
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.base.sequence import Sequences
 from opscope.framework.ir.printer import net_text
 from opscope.framework.loops.recurrent import net as recurrent_net
 from opscope.framework.loops.recurrent.stages import RecurrentProgram
 from random_steps import Maker
-from rnn_nets import check_gradients, fill, gradients, packed, run, with_loss
+from rnn_nets import check_gradients, fill, gradients, run, with_loss
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -45,16 +44,12 @@ def test_gradients(seed):
 @pytest.mark.parametrize("seed", range(0, 60, 8))
 def test_one_scope_for_many_batches(seed):
     """What is bound for one batch serves the next, whatever its lengths are."""
-    made, rng, scope = Maker(seed), np.random.default_rng(seed), Scope()
+    made, scope = Maker(seed), Scope()
     net = with_loss(made.desc, made.values, made.results)
     names = net.add_backward_ops("loss", list(made.values))
     context = OpContext(live_out=[*made.results, *names.values()], seed=1)
     for lengths in ([2, 3], [3, 2, 1], [4, 4], [1], [5, 0, 2], [2, 3], [3, 3], [4, 4], [6, 1, 1]):
-        for name, value in made.values.items():
-            if isinstance(value, Sequences):
-                made.values[name] = packed(rng, lengths, *value.data.shape[1:])
-            elif name.startswith("boot"):
-                made.values[name] = rng.normal(size=(len(lengths), *value.shape[1:]))
+        made.draw(lengths)
         fill(scope, made.values)
         net.run(scope, context)
         found = {name: scope.numpy(name) for name in made.results}
