@@ -16,6 +16,9 @@
 enum { PIXEL = TERMS * 64, ROWS = 32, WIDE = 32, SUMS = 16 * WIDE };
 /* chunks of 32 channels of a tap whose weights are multiplied with all groups at a time */
 enum { PIECE = 36, NUMBERS = ROWS * WIDE };
+/* elements: weights of whole nets are in no near cache, and processors look less far ahead. On an Intel
+   Xeon 9 taps of 512 channels and outputs of 7x7 pixels take 1.1 ms so, instead of 1.55. */
+enum { AHEAD = 1024 };
 
 VISIBLE word EXPORTED(JOIN(pixel, UNIT)) = PIXEL;
 VISIBLE word EXPORTED(JOIN(piece, UNIT)) = PIECE;
@@ -168,6 +171,7 @@ typedef struct {
 INLINE void split_weights(splitting *s, word count) {
   for (; count && s->left; count--, s->left--, s->from += WIDE) {
     __m512i terms[TERMS];
+    __builtin_prefetch(s->from + AHEAD, 0, 2), __builtin_prefetch(s->from + AHEAD + 16, 0, 2);
     terms_of(_mm512_loadu_ps(s->from), _mm512_loadu_ps(s->from + 16), terms);
 #pragma GCC unroll 3
     for (int i = 0; i < TERMS; i++) _mm512_store_si512(s->to + i * 2 * TILE + s->row * 64, terms[i]);

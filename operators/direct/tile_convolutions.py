@@ -35,9 +35,9 @@ _BLOCK = 192 << 10
 """Bytes of split pixels that stay in the second cache beside weights."""
 _FEW = 8
 """Groups that are worth splitting the weights for them, which happens meanwhile."""
-_SPLIT, _PRODUCT, _VECTORS = 16, 15, 28
-"""Cycles that splitting 32 channels of a pixel takes, and multiplying them with 32 outputs; numbers
-that vectors multiply in a cycle."""
+_SPLIT, _PRODUCT, _END, _VECTORS = 36, 15, 36, 28
+"""Cycles that splitting 32 channels of a pixel takes, multiplying them with 32 outputs, and writing
+these; numbers that vectors multiply in a cycle."""
 _FEWEST = 24
 """Pixels of an image from which tiles gain: weights have 1.5 times as many bytes in them."""
 _PACKED = 512
@@ -124,7 +124,8 @@ def convolve(
     chunks, panels = -(-channels // _TILE), -(-outs // _TILE)
     taps = down.kernel * right.kernel
     pixels = high * wide
-    tiled = chunks * (_SPLIT * pixels + _PRODUCT * groups.cost * taps * panels)
+    tiled = (chunks * _SPLIT + panels * _END) * pixels
+    tiled += chunks * panels * taps * groups.cost * _PRODUCT
     if pixels < _FEWEST or tiled * _VECTORS > pixels * channels * outs * taps:
         return False
     packed = _kept_filters(k, w)
