@@ -194,7 +194,15 @@ def check_offsets(offsets: Sequence[Any], shape: tuple[int, ...], owner: str) ->
 
 def equal_levels(some: Levels, others: Levels) -> bool:
     """Whether the offsets of two arrays are the same at all levels."""
-    return len(some) == len(others) and all(map(np.array_equal, some, others))
+    return len(some) == len(others) and all(map(_are_equal, some, others))
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, OpenOffsets) or isinstance(other, OpenOffsets):
+        if one is not other:
+            raise TypeError("whether sequences whose lengths vary are equally long")
+        return True
+    return np.array_equal(one, other)
 
 
 def _one_level(level: Any, what: str) -> np.ndarray:
@@ -245,6 +253,34 @@ def lengths_of(offsets: np.ndarray) -> np.ndarray:
     return np.diff(offsets)
 
 
+@dataclass(frozen=True, eq=False)
+class OpenOffsets:
+    """What stands for the offsets of sequences of any lengths, where sizes vary.
+
+    Attributes:
+        count, rows, longest: how many sequences there are, the rows of all of them, and the length
+            of the longest.
+        first, last: how many have a first row, and how many are as long as the longest.
+    """
+
+    count: Any
+    rows: Any
+    longest: Any
+    first: Any
+    last: Any
+
+    @staticmethod
+    def numbers(offsets: np.ndarray) -> list[int]:
+        """The attributes, where sizes are numbers."""
+        lengths = lengths_of(offsets)
+        longest = int(lengths.max(initial=0))
+        first, last = np.count_nonzero(lengths), np.count_nonzero(lengths == longest)
+        return [len(lengths), int(offsets[-1]), longest, int(first), int(last)]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise TypeError("offsets of sequences whose lengths vary")
+
+
 @dataclass(frozen=True)
 class EvenOffsets:
     """What stands for the offsets of sequences that are all equally long, where sizes vary.
@@ -261,10 +297,39 @@ class EvenOffsets:
         """Rows of all sequences."""
         return self.count * self.length
 
+    @property
+    def longest(self) -> Any:
+        """The length of each."""
+        return self.length
+
+    @property
+    def first(self) -> Any:
+        """How many have a first row, and a last one: all of them."""
+        return self.count
+
+    last = first
+
     @staticmethod
     def of(count: int, length: int) -> np.ndarray:
         """The offsets, where sizes are numbers."""
         return np.arange(count + 1) * length
+
+
+def count_in(offsets: Any) -> Any:
+    """How many sequences there are, by their offsets or by what stands for them."""
+    return len(offsets) - 1 if isinstance(offsets, np.ndarray) else offsets.count
+
+
+def rows_in(offsets: Any) -> Any:
+    """The rows of all sequences, likewise."""
+    return int(offsets[-1]) if isinstance(offsets, np.ndarray) else offsets.rows
+
+
+def longest_in(offsets: Any) -> Any:
+    """The length of the longest sequence, likewise."""
+    if isinstance(offsets, np.ndarray):
+        return int(lengths_of(offsets).max(initial=0))
+    return offsets.longest
 
 
 @dataclass(frozen=True)

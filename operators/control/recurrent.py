@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.sequence import EvenOffsets
+from ...framework.base.sequence import EvenOffsets, OpenOffsets
 from ...framework.base.sizes.dims import Dim
 from ...framework.base.sizes.shape import ArraySpec, Levels, ShapeArgs
 from ...framework.ir.kernel_args import KernelArgs
@@ -119,8 +119,8 @@ def recurrent_shape(s: ShapeArgs) -> None:
         return
     levels = [own or () for own in offsets]
     outer = levels[0][0] if levels[0] else None
-    if isinstance(outer, EvenOffsets) and all(own == (outer,) for own in levels):
-        _infer_even(s, step, outer)
+    if isinstance(outer, (EvenOffsets, OpenOffsets)) and all(own == (outer,) for own in levels):
+        _infer_open(s, step, outer)
         return
     outer = _outer_offsets(s, step, names, levels)
     schedule = plain_schedule(outer)
@@ -256,33 +256,47 @@ def _infer_while_building(s: ShapeArgs, step: StepNet) -> None:
         s.set("final", *_final_spec(step, memories, -1))
 
 
-def _infer_even(s: ShapeArgs, step: StepNet, outer: Any) -> None:
-    """Shapes where sequences are equally long, whose number and length may vary.
+def _infer_open(s: ShapeArgs, step: StepNet, outer: Any) -> None:
+    """Shapes where the number of sequences and their lengths may vary.
 
     Args:
-        outer: `EvenOffsets`.
+        outer: `EvenOffsets` or `OpenOffsets`, for the offsets of all in-links.
     """
     if any(s.input_offsets(name) for name in s.op.inputs.get("static", ())):
         s.fail(f"{step.title}: a static link holds sequences of lengths that vary")
     memories = _memory_specs(s, step)
     if any(not shape or shape[0] != outer.count for shape in s.shapes("boot")):
         s.fail(f"{step.title}: a boot variable has no row for each sequence")
+    specs = _infer_step(s, step, memories, outer.first)
+    levels: Any = (outer,)
+    if isinstance(outer, OpenOffsets):  # as the first and the last step of such a batch
+        last = _infer_step(s, step, memories, outer.last)
+        rows = [(name, *one[name][0][1:]) for one in (specs, last) for name in step.outputs]
+        if any(isinstance(size, Dim) for own in rows for size in own):
+            s.fail(f"{step.title}: a row of an out-link has a size that varies")
+    for name, link in zip(s.op.outputs.get("out", ()), step.outputs, strict=True):
+        shape, dtype = specs[link]
+        s.results[name] = (outer.rows, *shape[1:]), dtype
+        s.result_offsets[name] = levels
+    _set_ends(s, step, memories, outer.count, specs)
+
+
+def _infer_step(
+    s: ShapeArgs, step: StepNet, memories: list[ArraySpec], rows: Any
+) -> dict[str, ArraySpec]:
+    """Shapes in a step of so many sequences, which may vary."""
     known = {
-        name: ((outer.count, *shape[1:]), dtype)
+        name: ((rows, *shape[1:]), dtype)
         for name, (shape, dtype) in zip(step.inputs, s.specs("x"), strict=True)
     }
     known |= dict(zip(step.statics, s.specs("static"), strict=True))
     for memory, (row, dtype) in zip(step.memories, memories, strict=True):
-        known[memory.previous] = (outer.count, *row), dtype
+        known[memory.previous] = (rows, *row), dtype
     made: dict[str, Levels] = {}
-    specs = step.infer(known, outer.count, made, remember=not isinstance(outer.count, Dim))
+    specs = step.infer(known, rows, made, remember=not isinstance(rows, Dim))
     if any(made.get(link) for link in step.outputs):
         s.fail(f"{step.title}: an out-link makes sequences of its own in each step")
-    for name, link in zip(s.op.outputs.get("out", ()), step.outputs, strict=True):
-        shape, dtype = specs[link]
-        s.results[name] = (outer.rows, *shape[1:]), dtype
-        s.result_offsets[name] = (outer,)
-    _set_ends(s, step, memories, outer.count, specs)
+    return specs
 
 
 class _Known:

@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.sequence import bincount, lengths_of, make_schedule, offsets_of, repeated
+from ...framework.base.sequence import (
+    bincount,
+    count_in,
+    lengths_of,
+    make_schedule,
+    offsets_of,
+    repeated,
+    rows_in,
+)
 from ...framework.base.sizes.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -45,8 +53,9 @@ def levels_of(s: ShapeArgs, slot: str, number: int = 0) -> Levels | None:
             " list of arrays to an input that declares its levels"
         )
     # An unknown number of rows is -1, and is checked when it is known.
-    if 0 <= shape[0] != levels[-1][-1]:
-        s.fail(f"the sequences of {slot} {name!r} have {levels[-1][-1]} rows; it has {shape[0]}")
+    rows = rows_in(levels[-1])
+    if 0 <= shape[0] != rows:
+        s.fail(f"the sequences of {slot} {name!r} have {rows} rows; it has {shape[0]}")
     return levels
 
 
@@ -55,9 +64,9 @@ def offsets_in(k: KernelArgs, slot: str, number: int = 0) -> np.ndarray:
     return k.frame.offsets(k.op.inputs[slot][number])[-1]
 
 
-def sequences_in(levels: Levels | None) -> int:
+def sequences_in(levels: Levels | None) -> Any:
     """Number of the innermost sequences; -1 while a net is built."""
-    return -1 if levels is None else len(levels[-1]) - 1
+    return -1 if levels is None else count_in(levels[-1])
 
 
 def sequence_of_row(offsets: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from ...framework.base.sequence import (
     EvenOffsets,
     equal_levels,
     lengths_of,
+    longest_in,
     offsets_of,
     repeated,
     runs,
@@ -315,12 +316,12 @@ sequence_pad = operator(
 )
 
 
-def _steps(s: ShapeArgs, levels: Levels | None) -> int:
+def _steps(s: ShapeArgs, levels: Levels | None) -> Any:
     """Number of steps of a padded batch; -1 while that is unknown."""
     steps = s.attrs["steps"]
     if levels is None:
         return steps
-    longest = int(lengths_of(levels[-1]).max(initial=0))
+    longest = longest_in(levels[-1])
     # A width that is fixed refuses longer sequences: to cut them would drop data silently.
     if 0 <= steps < longest:
         name = s.op.inputs["x"][0]
@@ -393,7 +394,7 @@ def sequence_unpad_shape(s: ShapeArgs) -> None:
         s.fail("x wants 2 dimensions or more: sequences and steps")
     if levels is not None:
         s.same("rows of x and sequences of like", shape[0], sequences_in(levels))
-        longest = int(lengths_of(levels[-1]).max(initial=0))
+        longest = longest_in(levels[-1])
         if 0 <= shape[1] < longest:
             s.fail(f"a sequence of like has {longest} rows; x has {shape[1]} steps")
     s.set("out", ((s["like"][0], *shape[2:]), s.dtype("x")))

@@ -41,9 +41,12 @@ _log = logging.getLogger(__name__)
 
 _MOST_FORMS = 4
 """Forms of one range: for batches of one row, say, and for larger ones."""
-_MOST_OPENED = 3
+_MOST_OPENED = 4
 """How often sizes of a form are left open."""
-_Infer = Callable[[Mapping[str, ArraySpec]], tuple[dict[str, ArraySpec], dict[str, Levels]]]
+_Infer = Callable[
+    [Mapping[str, ArraySpec], Mapping[str, Levels]],
+    tuple[dict[str, ArraySpec], dict[str, Levels]],
+]
 
 
 Grouping = Callable[
@@ -170,7 +173,7 @@ class Form:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._open: Any = None  # OpenSizes
+        self._open: list[Any] = []  # OpenSizes
         self._varying: dict[str, set[int]] = {}  # inputs whose sizes were others, by axis
         self._opened = 0
         self._specs: list[ArraySpec] = []
@@ -226,20 +229,25 @@ class Form:
         found = self._fitting(specs)
         return None if found is None else self._plan_of(found, specs, offsets)
 
-    def computed(self, known: Mapping[str, ArraySpec], infer: _Infer) -> Plan | None:
+    def computed(
+        self, known: Mapping[str, ArraySpec], levels: Mapping[str, Levels], infer: _Infer
+    ) -> Plan | None:
         """As `resized`, of what comes from outside, by polynomials of its sizes; None where shapes
         are to be inferred.
 
         Args:
-            infer: gives all specs, and offsets, by the specs of what comes from outside.
+            infer: gives all specs, and offsets, by those of what comes from outside.
         """
-        found = None if self._open is None else self._open.specs(known)
         # A second shape may be the last one. Where the shape rules decide by the sizes, each new
-        # shape may meet no condition of the one before, so that opening again pays no more.
-        if found is None and self._varying and self._opened < _MOST_OPENED:
-            self._leave_open(known, infer)
-            found = None if self._open is None else self._open.specs(known)
-        if found is None:
+        # shape may meet no condition of those before, so that opening again pays no more.
+        varies = self._varying and self._opened < _MOST_OPENED
+        tries = (*self._open, None) if varies else self._open
+        for one in tries:
+            opened = self._leave_open(known, levels, infer) if one is None else one
+            found = None if opened is None else opened.specs(known, levels)
+            if found is not None:
+                break
+        else:
             return None
         own, levels = found
         specs = dict(zip(self._plan.specs, [own[n] for n in self._numbers], strict=True))
@@ -258,22 +266,29 @@ class Form:
         sizes = [known[name][0][axis] for name, axes in self._varying.items() for axis in axes]
         return min(sizes, default=0) > 1
 
-    def _leave_open(self, known: Mapping[str, ArraySpec], infer: _Infer) -> None:
+    def _leave_open(
+        self, known: Mapping[str, ArraySpec], levels: Mapping[str, Levels], infer: _Infer
+    ) -> Any:
         """Leave the sizes that vary open: specs of later shapes are computed by polynomials of
-        them, as are those of this one."""
+        them, as are those of this one. None where that cannot be."""
         if not self.note(known):
-            return
+            return None
         self._opened += 1
         from .open_sizes import OpenSizes  # for nets that come with several shapes
 
-        def fitting(own: Mapping[str, ArraySpec]) -> tuple[Any, Mapping[str, Levels]]:
-            specs, levels = infer(own)
-            return self._fitting(specs), levels
+        def fitting(
+            own: Mapping[str, ArraySpec], own_levels: Mapping[str, Levels]
+        ) -> tuple[Any, Mapping[str, Levels]]:
+            specs, made = infer(own, own_levels)
+            return self._fitting(specs), made
 
         try:
-            self._open = OpenSizes(known, self._varying, fitting)
+            opened = OpenSizes(known, levels, self._varying, fitting)
         except Exception as error:  # a rule may do anything with what stands for sizes
             _log.debug("shapes are inferred for all sizes: %r", error)
+            return None
+        self._open.append(opened)
+        return opened
 
     def _fitting(self, specs: Mapping[str, ArraySpec]) -> list[ArraySpec] | None:
         """The specs in place of those of the plan; None where they do not fit the form."""
@@ -438,19 +453,17 @@ def make_plan(
         ShapeError: an operator refuses its inputs.
     """
     levels = dict(offsets or {})
-    if not levels:
-        for form in forms or ():
-            plan = form.computed(known, partial(_open_specs, span, declared))
-            if plan is not None:
-                if options.verify:
-                    _check(plan, _all_specs(span, known, declared, levels), levels)
-                return plan
+    for form in forms or ():
+        plan = form.computed(known, levels, partial(_open_specs, span, declared))
+        if plan is not None:
+            if options.verify:
+                _check(plan, _all_specs(span, known, declared, levels), levels)
+            return plan
     specs = _all_specs(span, known, declared, levels)
     for form in forms or ():
         plan = form.resized(specs, levels)
         if plan is not None:
-            if not offsets:
-                form.note(known)
+            form.note(known)
             return plan
     groups = [Chain([op]) for op in span.operators]
     if group is not None and options.fuse:
@@ -500,10 +513,13 @@ def _all_specs(
 
 
 def _open_specs(
-    span: Range, declared: Mapping[str, VarDecl], known: Mapping[str, ArraySpec]
+    span: Range,
+    declared: Mapping[str, VarDecl],
+    known: Mapping[str, ArraySpec],
+    offsets: Mapping[str, Levels],
 ) -> tuple[dict[str, ArraySpec], dict[str, Levels]]:
     """As `_all_specs`, with offsets, of sizes that vary."""
-    levels: dict[str, Levels] = {}
+    levels = dict(offsets)
     return _all_specs(span, known, declared, levels, remember=False), levels
 
 

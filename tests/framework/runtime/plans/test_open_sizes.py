@@ -63,8 +63,8 @@ def test_other_shapes_than_those_inferred_are_refused(monkeypatch: pytest.Monkey
     monkeypatch.setenv("OPSCOPE_VERIFY", "1")
     specs = OpenSizes.specs
 
-    def one_more(self: OpenSizes, known: Any) -> Any:
-        found = specs(self, known)
+    def one_more(self: OpenSizes, known: Any, levels: Any) -> Any:
+        found = specs(self, known, levels)
         if found is None:
             return None
         return [(tuple([size + 1 for size in shape]), dtype) for shape, dtype in found[0]], {}
@@ -78,20 +78,20 @@ def test_other_shapes_than_those_inferred_are_refused(monkeypatch: pytest.Monkey
 def test_what_is_left_open() -> None:
     known = {"x": ((4, 6), FLOAT), "w": ((6, 3), FLOAT)}
 
-    def product(own: Any) -> Any:
+    def product(own: Any, _: Any) -> Any:
         (rows, _), (_, columns) = own["x"][0], own["w"][0]
         specs = [((rows, columns), FLOAT), ((rows * columns // 2,), FLOAT)]
         return specs, {"y": (EvenOffsets(rows, columns),), "z": (np.array([0, 4]),), "x": ()}
 
-    sizes = OpenSizes(known, {"x": {0}}, product)
+    sizes = OpenSizes(known, {}, {"x": {0}}, product)
     for rows in (2, 4, 5, 100):
-        found = sizes.specs({**known, "x": ((rows, 6), FLOAT)})
+        found = sizes.specs({**known, "x": ((rows, 6), FLOAT)}, {})
         assert found is not None
         assert found[0] == [((rows, 3), FLOAT), ((rows * 3 // 2,), FLOAT)]
         levels = {name: [one.tolist() for one in own] for name, own in found[1].items()}
         assert levels == {"y": [list(range(0, 3 * rows + 1, 3))], "z": [[0, 4]]}
     # Sizes are Python's integers: a count beyond 64 bits is no smaller number.
-    found = sizes.specs({**known, "x": ((1 << 63, 6), FLOAT)})
+    found = sizes.specs({**known, "x": ((1 << 63, 6), FLOAT)}, {})
     assert found is not None
     assert found[0] == [((1 << 63, 3), FLOAT), ((3 << 62,), FLOAT)]
     others: list[Any] = [
@@ -100,7 +100,42 @@ def test_what_is_left_open() -> None:
         ((5, 6, 1), FLOAT),
         ((5, 6), np.dtype(int)),
     ]
-    assert all(sizes.specs({**known, "x": spec}) is None for spec in others)
-    assert sizes.specs({**known, "w": ((6, 4), FLOAT)}) is None
+    assert all(sizes.specs({**known, "x": spec}, {}) is None for spec in others)
+    assert sizes.specs({**known, "w": ((6, 4), FLOAT)}, {}) is None
     with pytest.raises(ValueError, match="these sizes alone"):
-        OpenSizes(known, {"x": {0}}, lambda own: ([((int(own["x"][0][0]),), FLOAT)], {}))
+        OpenSizes(known, {}, {"x": {0}}, lambda own, _: ([((int(own["x"][0][0]),), FLOAT)], {}))
+
+
+def test_offsets_of_inputs_are_left_open() -> None:
+    offsets = {"x": (np.array([0, 3, 3, 6]),), "y": (np.array([0, 3, 3, 6]),)}
+    known = {"x": ((6, 6), FLOAT), "y": ((6,), FLOAT)}
+
+    def padded(_: Any, levels: Any) -> Any:
+        ((own,), (other,)) = levels["x"], levels["y"]
+        assert own is other
+        numbers = own.count, own.rows, own.longest, own.first, own.last
+        return [(numbers, FLOAT)], {"z": (own,)}
+
+    sizes = OpenSizes(known, offsets, {"x": {0}, "y": {0}}, padded)
+    batches: list[tuple[list[int], Any]] = [
+        ([0, 3, 3, 7, 9], (4, 9, 4, 3, 1)),
+        ([0, 4, 4, 8, 9], (4, 9, 4, 3, 2)),
+        ([0, 3, 6], (2, 6, 3, 2, 2)),
+        ([0, 2, 4, 4, 4], (4, 4, 2, 2, 2)),
+        ([0, 5], None),  # of one sequence nothing is known
+        ([0, 1, 2], None),
+    ]
+    for given, wanted in batches:
+        rows, own = given[-1], np.array(given)
+        specs = {"x": ((rows, 6), FLOAT), "y": ((rows,), FLOAT)}
+        found = sizes.specs(specs, {"x": (own,), "y": (own.copy(),)})
+        if wanted is None or 1 in wanted:
+            assert found is None
+            continue
+        assert found is not None and found[0] == [(wanted, FLOAT)]
+        assert found[1] == {"z": (own,)}
+        other = np.array([0, rows])
+        assert sizes.specs(specs, {"x": (own,), "y": (other,)}) is None
+        assert sizes.specs(specs, {"x": (own,)}) is None
+    with pytest.raises(ValueError, match="sequences of sequences"):
+        OpenSizes(known, {"x": offsets["x"] * 2}, {"x": {0}}, padded)
