@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -34,8 +35,11 @@ pytestmark = pytest.mark.quick
 _CASES = [(file, struct) for file, structs in DECLARED.items() for struct in structs]
 _MOST = 6
 """The largest sizes."""
-_GIVEN_ALL, _MOST_ATTEMPTS = 1_000, 20_000
-"""Draws in which all arrays are given; draws after which none suits."""
+_ALL_SMALL, _GIVEN_ALL, _MOST_ATTEMPTS = 200, 1_000, 20_000
+"""Draws of which no field has room; in which all arrays are given; after which none suits."""
+_ROOM = 1 << 13
+"""Of a field that must be larger than what is drawn."""
+_TOO_SMALL = re.compile(r"wants (?:.* <= (\w+)|(\w+) >= \d+), not ")
 
 
 class Known:
@@ -61,12 +65,15 @@ def drawn(rng: np.random.Generator, name: str) -> Block:
 def draw(rng: np.random.Generator, library: Any, struct: Struct) -> dict[str, Any]:
     """Values that suit a declaration, with arrays as small as they may be."""
     fields = struct.fields
+    room: set[str] = set()
     for attempt in range(_MOST_ATTEMPTS):
         values: dict[str, Any] = {}
         for name, field in fields.items():
             if getattr(field, "made", False):
                 continue
-            if isinstance(field, Whole):
+            if name in room:
+                values[name] = _ROOM
+            elif isinstance(field, Whole):
                 least = max(field.least, 0)
                 values[name] = int(rng.integers(least, min(field.most, least + _MOST) + 1))
             elif isinstance(field, Step):
@@ -80,7 +87,7 @@ def draw(rng: np.random.Generator, library: Any, struct: Struct) -> dict[str, An
             elif isinstance(field, Array):
                 # All are given where that can be: some structs take one of two alone.
                 given = not (field.optional and attempt >= _GIVEN_ALL and rng.integers(2))
-                array = np.zeros(1 << 12, dtype_of(field, library) or np.uint8)
+                array = np.zeros(1 << 16, dtype_of(field, library) or np.uint8)
                 values[name] = array if given else None
             elif isinstance(field, Structs):
                 values[name] = Several.of([drawn(rng, field.struct)] * 40)
@@ -88,6 +95,8 @@ def draw(rng: np.random.Generator, library: Any, struct: Struct) -> dict[str, An
             bind(library, struct.name, **values)
         except ArgumentError as error:
             assert ": wants " in str(error), error  # what must hold of several fields
+            if attempt >= _ALL_SMALL and (small := _TOO_SMALL.search(str(error))):
+                room.add(small[1] or small[2])
             continue
         return values | smallest(library, struct, values)
     raise AssertionError(f"no values were drawn that suit {struct.name}")
