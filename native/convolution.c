@@ -56,14 +56,15 @@ EXPORT(pack_weights)(const struct pack_weights *a, word t, word threads) {
 }
 
 /* What the tiles of a phase share; of `outs` outputs from some on are w, bias, factor and out, which
-   lies `far` from the first two caches. */
+   lies `far` from the first two caches; other: what is added to the results, in places as theirs, or
+   0. It may be in the memory of out. */
 typedef struct tiles {
   const struct phase *phase;
   const struct activation *activation;
   word step, channels, outs;
   word tap, end_tap, from, to;  /* taps and channels that are added now */
   int far, begins, ends;        /* whether these are the first, and the last */
-  const T *x, *w, *bias, *factor;
+  const T *x, *w, *bias, *factor, *other;
   T *out;
 } tiles;
 
@@ -76,6 +77,7 @@ INLINE void tile(const int high, const int wide, const int apart, const tiles *a
   const word outs = a->outs, *tap = a->phase->tap_places, end = a->end_tap;
   const T *x = a->x, *w = a->w + (a->tap * a->channels + from) * LANES;
   const T *bias = a->bias, *factor = a->factor;
+  const T *other = a->other;
   T *out = a->out;
   vec_t s[16][4];
   word at[16];
@@ -96,6 +98,11 @@ INLINE void tile(const int high, const int wide, const int apart, const tiles *a
     for (int i = 0; i < high; i++)
 #pragma GCC unroll 4
       for (int v = 0; v < wide; v++) __builtin_prefetch(out + po[i] + v * LANES, 1);
+  if (other)
+#pragma GCC unroll 16
+    for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++) __builtin_prefetch(other + po[i] + v * LANES);
   if (apart) x += px[0];
   for (word k = a->tap; k < end; k++) {
     const T *base = x + tap[k];
@@ -123,6 +130,11 @@ INLINE void tile(const int high, const int wide, const int apart, const tiles *a
 #pragma GCC unroll 16
       for (int i = 0; i < high; i++) s[i][v] = s[i][v] * f + term;
     }
+  if (other)
+#pragma GCC unroll 16
+    for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++) s[i][v] += *(const row_t *)(other + po[i] + v * LANES);
   if (a->ends)
 #pragma GCC unroll 16
     for (int i = 0; i < high; i++) activate(a->activation, wide, s[i]);
@@ -218,9 +230,11 @@ static void pixels(word i0, word i1, const tiles *all, const word *po) {
     a.w += o / LANES * a.phase->panel, a.outs -= o, a.out += o;
     if (a.bias) a.bias += o;
     if (a.factor) a.factor += o;
+    if (a.other) a.other += o;
     const word row = wide * LANES * sizeof(T), most = FIRST / row;
     /* sums wait where their results will be, which have whole vectors then */
-    const int whole = taps * c * row <= STREAMED || a.outs < wide * LANES || i1 - i0 < 16;
+    const int fit = taps * c * row <= STREAMED || a.outs < wide * LANES || i1 - i0 < 16;
+    const int whole = fit || a.other;
     const word few = whole ? taps : c < most ? most / c : 1;
     const word cut = whole || c < most ? 1 : (c + most - 1) / most;
     const word parts = whole ? 1 : (taps + few - 1) / few * cut;
@@ -310,13 +324,15 @@ EXPORT(conv)(const struct conv *b, word t, word threads) {
         i0 = edge(count, part, parts), i1 = edge(count, until, parts);
       const word *po = p->memory_places, *places = p->places;
       const word few = b->block ? b->block : i1 - i0;
-      for (word j0 = i0; j0 < i1; j0 += few) {
-        const word j1 = least(j0 + few, i1);
+      /* The last block has up to half as many pixels more: of a few alone weights take longest. */
+      for (word j0 = i0, j1; j0 < i1; j0 = j1) {
+        j1 = i1 - j0 <= few + few / 2 ? i1 : j0 + few;
         const tiles all = {
             .phase = p, .activation = &b->activation, .step = b->step, .channels = b->channels,
             .outs = o1 - o0, .far = !b->block && count * outs * sizeof(T) > FAR,
             .x = b->deep ? x + o0 : x, .w = p->panels + o0 / LANES * p->panel,
             .bias = b->bias ? b->bias + o0 : 0, .factor = b->factors ? b->factors + o0 : 0,
+            .other = b->other ? b->other + n * b->out_image + o0 : 0,
             .out = (b->block ? own - po[j0] : b->memory ? own : out) + o0};
         (b->deep ? depthwise : pixels)(j0, j1, &all, po);
         if (!b->block) continue;

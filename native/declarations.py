@@ -501,13 +501,15 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             factors=reads("whole(outs,lanes)", optional=True),
             activation=Inner("activation"),
             out=writes("images:out_image span:1 outs:out_channel"),
+            # Added to the results, before the activation; it may be in the memory of out.
+            other=reads("images:out_image span:1 outs:out_channel", optional=True),
             out_image=STEP,
             out_channel=STEP,
             span=COUNT,  # one more than the largest of the places in out
             # Of results before they are turned, pooled or read by the epilogue.
             memory=updates("threads room", optional=True),
             room=COUNT,
-            block=COUNT,  # pixels that it holds at a time; 0: those of an image
+            block=COUNT,  # pixels of the most but the last, with half as many; 0: those of an image
             epilogue=Structs("epilogue", "1", optional=True),
             step=STEP,  # of neighboring pixels
             count=COUNT,
@@ -515,6 +517,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             image=Inner("image"),
             pool=Structs("pool", "1", optional=True),  # of one image, from the memory into out
             deep=FLAG,  # whether each output has one channel of its own
+            where=("not given(other) or not (block or deep or given(pool) or outs % lanes)",),
         ),
         Struct(
             "sums_of",
@@ -1851,6 +1854,8 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             across=SOME,
             outs=SOME,
             out=writes("images:out_image high:out_row across:out_pixel outs:1"),
+            # As in conv.
+            other=reads("images:out_image high:out_row across:out_pixel outs:1", optional=True),
             out_image=STEP,
             out_row=STEP,
             out_pixel=STEP,
@@ -1887,6 +1892,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
                 " + (kernel_right-1)*tap_right + 1) * ((channels+31)//32) * pixel"
                 " + (channels+31)//32*8 <= room",
                 "given(epilogue) == given(memory)",
+                "not given(other) or not (given(epilogue) or outs % lanes)",
                 "not given(memory) or block*per_line*group * (32 if shared else outs) <= made",
                 "room_of_sums >= 2048",  # of a pair of groups, and of the one before
                 "(channels+31)//32*kernel_down*kernel_right <= piece"

@@ -231,6 +231,11 @@ INLINE void end_rows(ending *e, word count) {
     vec_t v[2] = {*(const row_t *)e->sums, *(const row_t *)(e->sums + 16)};
     for (int i = 0; i < 2; i++)
       v[i] = a->factors ? v[i] * e->factor[i] + e->term[i] : v[i] + e->term[i];
+    if (a->other) {
+      const float *other = a->other + (to - a->out);
+      v[0] += *(const row_t *)other;
+      if (a->outs > e->o + 16) v[1] += *(const row_t *)(other + 16);
+    }
     activate(&a->activation, 2, v);
     if (a->outs >= e->o + 32) {
       *(row_t *)to = v[0], *(row_t *)(to + 16) = v[1];

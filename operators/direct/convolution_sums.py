@@ -99,7 +99,8 @@ class Target:
         pool: of one image, or None; `memory`: of all threads, for it; `pooled`:
             what it writes.
         deep: each output has one channel of its own.
-        epilogue: the loop over its results, or None.
+        epilogue: the loop over its results, or None. other: what is added to them before the
+            activation, laid out as `array` is, or None.
     """
 
     array: Any
@@ -110,6 +111,7 @@ class Target:
     pooled: Any = None
     deep: bool = False
     epilogue: Several | None = None
+    other: Any = None
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ def add_sums(
         turned = False
     elif turned or into.epilogue is not None:
         block = max(_BLOCK // (outs * dtype.itemsize * _TILES), 1) * _TILES
-        room = block * outs
+        room = (block + block // 2) * outs  # the last block may be larger
         memory = k.scratch((rooms(room * dtype.itemsize), room), dtype)
     bound = []
     for phase in phases:
@@ -249,7 +251,7 @@ def add_sums(
     fields |= {"bias": bias, "factors": ends.factors, "image": seen.part, "deep": into.deep}
     fields |= {"out": out, "out_image": sn, "out_channel": sc, "span": span, "step": step}
     fields |= {"memory": memory, "room": room, "block": block, "pool": into.pool}
-    fields |= {"epilogue": into.epilogue}
+    fields |= {"epilogue": into.epilogue, "other": into.other}
     fields |= {"count": len(bound), "phases": Several.of(bound)}
     read = sum(phase.panels.size for phase in phases)
     amount = max(into.batch * into.array[0].size * depth, READ * read)

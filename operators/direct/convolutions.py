@@ -32,6 +32,8 @@ from .tail import Tail, activation
 
 _DEPTHWISE = 2
 """Work of a multiplication where each output has one channel of its own."""
+_DEEP = 1024
+"""Weights of an output up to which all are added in one pass."""
 _FEW_PIXELS = 64
 """Pixels up to which threads share the outputs and not the pixels."""
 
@@ -105,11 +107,21 @@ def forward(
 ) -> None:
     """The convolution of one group, with its tail."""
     x = s.part(s.large, group)
-    epilogue = tail and tail.epilogue(work, lambda array: s.part(s.lift(array), group))
-    then = activation(work, tail and tail.activation)
-    if tile_convolutions.convolve(k, work, s, w, x, out, ends, tail, then, epilogue):
+    depth = w[0].size
+    tiled = tile_convolutions.serves(k, s, w, x, out, tail)
+    epilogue = other = None
+    added = tail and tail.sum()
+    # Of weights that are read in several passes out holds the sums meanwhile, and not the other.
+    if added and not s.deep and s.groups == 1 and (tiled or depth <= _DEEP):
+        other = s.lift(added.other)
+    elif tail:
+        epilogue = tail.epilogue(work, lambda array: s.part(s.lift(array), group))
+    relu = other is not None and added is not None and added.relu
+    then = activation(work, tail and tail.activation, relu=relu)
+    if tiled:
+        tile_convolutions.convolve(k, work, s, w, x, out, ends, then, epilogue, other)
         return
-    into = Target(out, x.shape[0], then, deep=s.deep, epilogue=epilogue)
+    into = Target(out, x.shape[0], then, deep=s.deep, epilogue=epilogue, other=other)
     pooled = tail is not None and tail.pool is not None
     if tail and pooled:
         shape = (1,) * s.lifted + tail.shape[2:]
@@ -119,7 +131,6 @@ def forward(
         pool = tail.pooling(work, image_of_one, out[:1])
         into = Target(image_of_one, x.shape[0], then, pool, memory, out, s.deep)
     plane = into.array.shape[2:]
-    depth = w[0].size
     parts = parts_of(x.shape[0], max(into.array[0].size * depth, READ * w.size))
     # Of few pixels each thread reads its share of the weights, and none has less than a vector.
     vectors = len(w) // lanes(x.dtype)

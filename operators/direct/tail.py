@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ...framework.fusion.scalars.codegen import FULL
 from ...framework.ir.kernel_args import KernelArgs
 from ..base.calls import is_read
 from . import batch_norm
-from .images import Work, pixel_step
+from .images import Work, lanes, pixel_step
 from .pooling import windows, windows_part
 
 _LIMITS, _HARD_SWISH = 1, 2
@@ -33,11 +33,23 @@ ACTIVATIONS: dict[str, tuple[int, float | str, float | str]] = {
 """Their numbers in native/epilogue.h and their limits, or the attributes that hold these."""
 
 
-def activation(work: Work, after: KernelArgs | None = None) -> Block:
-    """The activation of an operator; None: nothing is done."""
-    kind, *limits = (0, 0.0, 0.0) if after is None else ACTIVATIONS[after.op.type]
+_RELU = "choose", ("binary", "<", ("var", "v0"), ("num", 0.0)), ("num", 0.0), ("var", "v0")
+
+
+def activation(work: Work, after: KernelArgs | None = None, *, relu: bool = False) -> Block:
+    """The activation of an operator; None: nothing is done, or what `relu` does."""
+    kind, *limits = ACTIVATIONS["relu"] if relu else (0, 0.0, 0.0)
+    if after is not None:
+        kind, *limits = ACTIVATIONS[after.op.type]
     low, high = (after.attrs[one] if after and isinstance(one, str) else one for one in limits)
     return work.bind("chains", "activation", kind=kind, low=low, high=high)
+
+
+class Sum(NamedTuple):
+    """What a loop adds to results, and whether `relu` follows."""
+
+    other: Any
+    relu: bool
 
 
 class Tail:
@@ -97,6 +109,28 @@ class Tail:
                 array.strides == self.out.strides for array in full
             )
         return not full
+
+    def sum(self) -> Sum | None:
+        """The loop over the results, where it is a sum with one array, and perhaps `relu`: that is
+        computed in registers, with the bits that the loop has. None for others."""
+        end = self._epilogue
+        if end is None or self.activation is not None or self.pool is not None:
+            return None
+        loop = end.loop
+        relu = loop.values[1:] == (_RELU,)
+        if (len(loop.values) > 1 and not relu) or loop.stores != ((end.out, f"v{int(relu)}"),):
+            return None
+        others = [n for n in range(len(loop.operands)) if n not in (end.made, end.out)]
+        if len(others) != 1 or loop.operands[others[0]].kind != FULL:
+            return None
+        both = ("var", f"x{end.made}"), ("var", f"x{others[0]}")
+        if loop.values[0] not in (("binary", "+", *both), ("binary", "+", *both[::-1])):
+            return None
+        other = end.arrays[others[0]]
+        whole = self.out.shape[1] % lanes(self.out.dtype) == 0
+        alike = other.dtype == self.out.dtype and other.strides == self.out.strides
+        beside = self.out.strides[1] == self.out.itemsize
+        return Sum(other, relu) if whole and alike and beside else None
 
     def epilogue(self, work: Work, part: Callable[[Any], Any]) -> Several | None:
         """The loop over the results of a kernel; None without one.

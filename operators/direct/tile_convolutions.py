@@ -92,6 +92,47 @@ def _groups(high: int, wide: int, axes: tuple[Axis, Axis], width: int) -> _Group
     return over if over.cost <= within.cost else within
 
 
+class _Shape:
+    """Sizes of a group's convolution, and how its pixels are grouped.
+
+    Attributes:
+        high, wide: of the result. sizes, distances: of the image, and of its pixels that are split.
+        axes: down and right, over these. width: of the split image. taps: of a filter.
+    """
+
+    def __init__(self, s: Shapes, x: Any, out: Any) -> None:
+        self.high, self.wide = out.shape[2:]
+        self.sizes, self.distances = [*x.shape[2:]], steps(x)[2:]
+        axes = [s.down, s.right]
+        for number, axis in enumerate(axes):
+            if axis.kernel == 1 and not axis.before:  # other pixels need not be split
+                count = -(-self.sizes[number] // axis.stride)
+                self.sizes[number] = min(out.shape[2 + number], count)
+                self.distances[number] *= axis.stride
+                axes[number] = Axis(1)
+        self.axes = down, right = axes[0], axes[1]
+        self.width = (self.wide - 1) * right.stride + right.extent
+        self.groups = _groups(self.high, self.wide, self.axes, self.width)
+        self.taps = down.kernel * right.kernel
+
+
+def serves(k: KernelArgs, s: Shapes, w: Any, x: Any, out: Any, tail: Tail | None) -> bool:
+    """Whether tiles compute one group with its tail, and in less time than vectors."""
+    if x.dtype != np.float32 or s.deep or (tail is not None and tail.pool is not None):
+        return False
+    if any(array.strides[1] != array.itemsize for array in (x, out)) or library() is None:
+        return False
+    shape = _Shape(s, x, out)
+    outs, channels = w.shape[:2]
+    chunks, panels = -(-channels // _TILE), -(-outs // _TILE)
+    pixels = shape.high * shape.wide
+    tiled = (chunks * _SPLIT + panels * _END) * pixels
+    tiled += chunks * panels * shape.taps * shape.groups.cost * _PRODUCT
+    if pixels < _FEWEST or tiled * _VECTORS > pixels * channels * outs * shape.taps:
+        return False
+    return len(x) * pixels >= _PACKED or _kept_filters(k, w) is not None
+
+
 def convolve(
     k: KernelArgs,
     work: Work,
@@ -100,37 +141,19 @@ def convolve(
     x: Any,
     out: Any,
     ends: Ends,
-    tail: Tail | None,
     activation: Block,
     epilogue: Any,
-) -> bool:
-    """The convolution of one group, with its tail; whether tiles do it, and in less time."""
-    if x.dtype != np.float32 or s.deep or (tail is not None and tail.pool is not None):
-        return False
-    if any(array.strides[1] != array.itemsize for array in (x, out)) or library() is None:
-        return False
-    images, channels, *sizes = x.shape
-    outs, high, wide = out.shape[1:]
-    distances = steps(x)[2:]
-    axes = [s.down, s.right]
-    for number, axis in enumerate(axes):
-        if axis.kernel == 1 and not axis.before:  # other pixels need not be split
-            sizes[number] = min(out.shape[2 + number], -(-sizes[number] // axis.stride))
-            distances[number] *= axis.stride
-            axes[number] = Axis(1)
-    down, right = axes
-    width = (wide - 1) * right.stride + right.extent
-    groups = _groups(high, wide, (down, right), width)
+    other: Any,
+) -> None:
+    """The convolution of one group that tiles serve, with its tail; arguments as of `Target`."""
+    shape = _Shape(s, x, out)
+    high, wide, width, groups = shape.high, shape.wide, shape.width, shape.groups
+    (down, right), taps = shape.axes, shape.taps
+    images, channels = x.shape[:2]
+    outs = len(w)
     chunks, panels = -(-channels // _TILE), -(-outs // _TILE)
-    taps = down.kernel * right.kernel
     pixels = high * wide
-    tiled = (chunks * _SPLIT + panels * _END) * pixels
-    tiled += chunks * panels * taps * groups.cost * _PRODUCT
-    if pixels < _FEWEST or tiled * _VECTORS > pixels * channels * outs * taps:
-        return False
     packed = _kept_filters(k, w)
-    if packed is None and images * pixels < _PACKED:
-        return False
     if packed is None:
         packed = k.scratch((_room(w),), w.dtype)
         _add_packing(work, w, packed)
@@ -162,10 +185,11 @@ def convolve(
     tiles = k.scratch((images if shared else parts, room), np.uint8)
     out_steps = steps(out)
     fields: dict[str, Any] = {"images": images, "channels": channels, "outs": outs}
-    fields |= {"height": sizes[0], "width": sizes[1], "x": x, "x_image": steps(x)[0]}
-    fields |= {"x_row": distances[0], "x_pixel": distances[1], "wide": width}
+    fields |= dict(zip(("height", "width"), shape.sizes, strict=True))
+    fields |= dict(zip(("x_row", "x_pixel"), shape.distances, strict=True))
+    fields |= {"x": x, "x_image": steps(x)[0], "wide": width}
     fields |= {"top": down.before, "left": right.before, "high": high, "across": wide}
-    fields |= {"out": out, "out_image": out_steps[0]}
+    fields |= {"out": out, "other": other, "out_image": out_steps[0]}
     fields |= {"out_row": out_steps[2], "out_pixel": out_steps[3]}
     fields |= {"kernel_down": down.kernel, "kernel_right": right.kernel}
     fields |= {"tap_down": down.dilation * width, "tap_right": right.dilation}
@@ -181,7 +205,6 @@ def convolve(
         work.add(_FILE, "split_image", images * chunks * span(block) * _TILE, **fields)
     amount = images * pixels * channels * outs * taps * _PRODUCT * _VECTORS // (_TILE * _TILE)
     work.add(_FILE, "tile_conv", max(amount, w.size), **fields)
-    return True
 
 
 def _room(w: Any) -> int:

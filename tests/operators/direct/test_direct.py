@@ -280,6 +280,37 @@ def test_what_follows_sums_waits_for_all_weights(channels: int, kernel: int, siz
 
 
 @with_compiler
+@pytest.mark.parametrize("amx", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize(
+    ("channels", "filters", "kernel", "size"),
+    [(16, 32, 1, 9), (64, 64, 3, 14), (48, 80, 3, 7), (130, 256, 3, 7), (16, 20, 3, 8)],
+)
+def test_another_image_is_added_to_the_bit(
+    channels: int, filters: int, kernel: int, size: int, relu: bool, threads: int, amx: bool
+) -> None:
+    """In registers, or by a loop over memory: the same as by operators of their own."""
+    b = NetBuilder("residual")
+    x = b.input("x", [-1, channels, size, size])
+    first = b.relu(b.conv2d(x, filters, 1))
+    made = b.conv2d(b.relu(b.conv2d(x, channels, 1)), filters, kernel, padding=kernel // 2) + first
+    made = b.max_pool2d(b.relu(made) if relu else made, kernel=[2, 2])
+    image = np.random.default_rng(kernel).standard_normal((2, channels, size, size), np.float32)
+    found = []
+    for tails in (True, False):
+        scope = opscope.Scope()
+        b.initialize(scope, opscope.OpContext(seed=1))
+        scope.var("x").set(image)
+        with opscope.options(tails=tails, amx=amx), threads_set(threads):
+            net = b.bound_net(frozenset([made.name]), False)
+            net.run(scope, opscope.OpContext(train=False, live_out=[made.name]))
+        found.append(scope.var(made.name).numpy())
+    assert np.any(found[0])
+    np.testing.assert_array_equal(*found)
+
+
+@with_compiler
 @pytest.mark.parametrize("layout", ["channels first", "channels last"])
 def test_means_of_large_images_are_exact(layout: str) -> None:
     given = {"x": np.full((1, 16, 500, 700), 0.1, np.float32)}
