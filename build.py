@@ -332,7 +332,7 @@ def fresh_environment(what: str) -> Iterator[tuple[Environment, Path]]:
         made = Path(scratch, "wheel")
         environment.pip("wheel", "--no-deps", "-w", made, ROOT, what="building the wheel")
         (built,) = made.glob("*.whl")
-        fresh = Environment(Path(scratch, "venv"))
+        fresh = Environment(Path(scratch, "venv"), served_by=environment)
         fresh.create()
         fresh.pip("install", built, what="installing the wheel")
         yield fresh, built

@@ -33,10 +33,15 @@ def install_key(root: Path = ROOT) -> str:
 
 
 class Environment:
-    """A virtual environment, with a stamp that tells what was installed into it."""
+    """A virtual environment, with a stamp that tells what was installed into it.
 
-    def __init__(self, path: Path):
+    Args:
+        served_by: the environment whose pip installs here; without one it gets a pip of its own.
+    """
+
+    def __init__(self, path: Path, served_by: Environment | None = None):
         self.path = path
+        self.served_by = served_by
         self.scripts = path / ("Scripts" if os.name == "nt" else "bin")
         self.python = self.scripts / ("python.exe" if os.name == "nt" else "python")
         self.stamp = path / "opscope-stamp.json"
@@ -57,21 +62,30 @@ class Environment:
         shown = self.path.relative_to(ROOT) if self.path.is_relative_to(ROOT) else self.path
         say(f"making the virtual environment {shown}")
         command = [sys.executable, "-m", "venv", "--clear", self.path]
-        if subprocess.run(command, capture_output=True).returncode != 0:
+        if self.served_by is None:
+            if subprocess.run(command, capture_output=True).returncode == 0:
+                return
             # Some systems ship venv without ensurepip: there, this Python's own pip serves it.
             say("pip could not be put into it: using the pip of this Python")
-            run([*command, "--without-pip"], "making a virtual environment", quiet=True)
+        run([*command, "--without-pip"], "making a virtual environment", quiet=True)
 
     def has_pip(self) -> bool:
         """Whether pip is installed inside."""
         return any(self.path.glob("**/site-packages/pip/__init__.py"))
 
+    def python_of_pip(self) -> str | Path:
+        """The Python whose pip installs here."""
+        if self.has_pip():
+            return self.python
+        return sys.executable if self.served_by is None else self.served_by.python_of_pip()
+
     def pip(self, *arguments: str | Path, what: str, **options) -> None:
         """Run pip on this environment; its output shows only when it fails. See `run`."""
-        pip = [self.python, "-m", "pip"]
-        if not self.has_pip():
-            pip = [sys.executable, "-m", "pip", "--python", self.python]
-        run([*pip, "--disable-pip-version-check", *arguments], what, quiet=True, **options)
+        python = self.python_of_pip()
+        pip = [python, "-m", "pip", "--disable-pip-version-check"]
+        if python != self.python:
+            pip += ["--python", self.python]
+        run([*pip, *arguments], what, quiet=True, **options)
 
     def installed(self, key: str) -> set[str] | None:
         """The extras installed under this key; None where it must be installed anew."""
