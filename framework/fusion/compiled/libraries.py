@@ -54,6 +54,7 @@ class Library:
         self.file = file
         self.dtype = dtype
         self._constants: dict[str, int] = {}
+        self._functions: dict[str, Any] = {}
         self.addresses: Mapping[str, int] = _Addresses(self)
         for name in names:
             if not hasattr(self._handle, name):
@@ -68,9 +69,12 @@ class Library:
 
     def function(self, name: str) -> Any:
         """A function that takes one address."""
-        function = self._handle[name + self.ending]
-        function.argtypes = (ctypes.c_void_p,)
-        function.restype = None
+        function = self._functions.get(name)
+        if function is None:  # ctypes makes another object each time
+            function = self._handle[name + self.ending]
+            function.argtypes = (ctypes.c_void_p,)
+            function.restype = None
+            self._functions[name] = function
         return function
 
     def text(self, name: str) -> str:
