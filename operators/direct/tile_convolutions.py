@@ -38,6 +38,9 @@ _FEW = 8
 _SPLIT, _PRODUCT, _END, _VECTORS = 36, 15, 36, 28
 """Cycles that splitting 32 channels of a pixel takes, multiplying them with 32 outputs, and writing
 these; numbers that vectors multiply in a cycle."""
+_MARGIN = 4, 3
+"""How many times as long vectors must take by these: what layers of few channels gain by themselves
+is lost in whole nets."""
 _FEWEST = 24
 """Pixels of an image from which tiles gain: weights have 1.5 times as many bytes in them."""
 _PACKED = 512
@@ -128,7 +131,9 @@ def serves(k: KernelArgs, s: Shapes, w: Any, x: Any, out: Any, tail: Tail | None
     pixels = shape.high * shape.wide
     tiled = (chunks * _SPLIT + panels * _END) * pixels
     tiled += chunks * panels * shape.taps * shape.groups.cost * _PRODUCT
-    if pixels < _FEWEST or tiled * _VECTORS > pixels * channels * outs * shape.taps:
+    by_vectors = pixels * channels * outs * shape.taps
+    more, less = _MARGIN  # whole numbers, as sizes may be left open
+    if pixels < _FEWEST or more * tiled * _VECTORS > less * by_vectors:
         return False
     return len(x) * pixels >= _PACKED or _kept_filters(k, w) is not None
 

@@ -204,7 +204,7 @@ def convolution_prediction() -> Work:
     more weights than pixels."""
     b = NetBuilder("pictures")
     x = b.conv2d(b.input("x", [-1, 3, 16, 16]), 16, 3, activation="relu")
-    x = b.conv2d(b.max_pool2d(x, kernel=[2, 2]), 32, 3, activation="tanh")
+    x = b.conv2d(b.max_pool2d(x, kernel=[2, 2]), 32, 3, padding=1, activation="tanh")
     x = b.conv2d(x, 64, 3, padding=1, activation="relu")
     b.assign(b.conv2d(x, 32, 1), name="y")
     pictures = np.random.default_rng(14).normal(size=(16, 3, 16, 16)).astype(np.float32)
