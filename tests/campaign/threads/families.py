@@ -70,8 +70,15 @@ _RICH = (
     "integer products",
     "search",
     "ivectors",
+    "wide training",
+    "wide training, double",
+    "convolutions, double",
+    "convolution prediction",
+    "transducers",
+    "CNTK training",
+    "CNTK training, double",
 )
-"""Works that hold most of it: the first to be looked at; no more are than it takes."""
+"""Works that hold all of it: the first to be looked at; no more are than it takes."""
 _FROM_C = {"opscope_region", "opscope_blas_threads", "opscope_tiles"}
 """Functions that no operator fetches: compiled code, the count of BLAS's threads and, once in a
 process, the choice of a kind of processor call them."""
