@@ -293,7 +293,8 @@ def _infer_step(
     for memory, (row, dtype) in zip(step.memories, memories, strict=True):
         known[memory.previous] = (rows, *row), dtype
     made: dict[str, Levels] = {}
-    specs = step.infer(known, rows, made, remember=not isinstance(rows, Dim))
+    # Whatever sizes there are: a static link may have some that vary where the rows do not.
+    specs = step.infer(known, rows, made, remember=False)
     if any(made.get(link) for link in step.outputs):
         s.fail(f"{step.title}: an out-link makes sequences of its own in each step")
     return specs

@@ -23,7 +23,7 @@ class OpenSizes:
     """Shapes and dtypes that follow from those of inputs, of which some sizes may vary.
 
     Args:
-        known, levels: of the inputs, the offsets of those that hold sequences.
+        known, levels: of the inputs; the offsets of those that hold sequences, one level of them.
         varying: input -> axes whose sizes, of 2 and more, are left open.
         compute: finds what follows; None where it cannot. Called once, with `Dims` for sizes, for
             which `OpenOffsets` and `EvenOffsets` stand for offsets.
@@ -58,8 +58,6 @@ class OpenSizes:
         # Inputs whose sequences are equally long stay so: of labels and words, say.
         self._alike: list[list[str]] = []
         for name, own in levels.items():
-            if len(own) > 1:
-                raise ValueError("sequences of sequences")
             groups = [one for one in self._alike if equal_levels(levels[one[0]], own)]
             if not groups:
                 self._alike.append([name])

@@ -258,12 +258,14 @@ class Form:
         first = self._plan.specs
         if any([len(own[0]) != len(first[name][0]) for name, own in known.items()]):
             return False
+        varying = dict(self._varying)  # another thread may go through the one before
         for name, (shape, _) in known.items():
             if shape is not first[name][0]:  # that of a parameter is the one object
                 pairs = enumerate(zip(shape, first[name][0], strict=True))
                 if axes := {axis for axis, (size, before) in pairs if size != before}:
-                    self._varying.setdefault(name, set()).update(axes)
-        sizes = [known[name][0][axis] for name, axes in self._varying.items() for axis in axes]
+                    varying[name] = varying.get(name, set()) | axes
+        self._varying = varying
+        sizes = [known[name][0][axis] for name, axes in varying.items() for axis in axes]
         return min(sizes, default=0) > 1
 
     def _leave_open(
@@ -271,7 +273,7 @@ class Form:
     ) -> Any:
         """Leave the sizes that vary open: specs of later shapes are computed by polynomials of
         them, as are those of this one. None where that cannot be."""
-        if not self.note(known):
+        if not self.note(known) or any([len(own) > 1 for own in levels.values()]):
             return None
         self._opened += 1
         from .open_sizes import OpenSizes  # for nets that come with several shapes

@@ -9,7 +9,8 @@ import pytest
 
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import RunError
-from opscope.framework.base.sequence import EvenOffsets
+from opscope.framework.base.sequence import EvenOffsets, Sequences
+from opscope.framework.ir import infer
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.plans import plan
 from opscope.framework.runtime.plans.open_sizes import OpenSizes
@@ -137,5 +138,31 @@ def test_offsets_of_inputs_are_left_open() -> None:
         other = np.array([0, rows])
         assert sizes.specs(specs, {"x": (own,), "y": (other,)}) is None
         assert sizes.specs(specs, {"x": (own,)}) is None
-    with pytest.raises(ValueError, match="sequences of sequences"):
-        OpenSizes(known, {"x": offsets["x"] * 2}, {"x": {0}}, padded)
+        assert sizes.specs(specs, {"x": (own, own), "y": (own, own)}) is None
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_sizes_left_open_reach_no_other_net(padded: bool) -> None:
+    """What shape rules have found is kept for all nets, and holds numbers alone."""
+    b = NetBuilder("attention")
+    x = b.input("x", [-1, 8], levels=1)
+    static = b.sequence_pool(x, pool_type="mean")
+    if padded:
+        static = b.reshape(b.sequence_pad(x), shape=[-1, 8])
+    with b.recurrent("loop") as steps:
+        row, before = steps.input(x), steps.memory(8)
+        weights = b.softmax(b.matmul(before, static, transpose_y=True))
+        after = b.tanh(b.add(row, b.matmul(weights, static)))
+        steps.update(before, after)
+        out = steps.output(after)
+    net, scope, rng = Net.create(b.op_list), Scope(), np.random.default_rng(0)
+    for lengths in ([3, 5, 2], [4, 2, 2, 7], [9, 1, 2, 2, 2], [3, 6, 4], [5, 5, 5], [7, 2]):
+        rows = [rng.normal(size=(length, 8)).astype("f4") for length in lengths]
+        found = []
+        for one, own in ((net, scope), (Net.create(b.op_list), Scope())):
+            own.feed({"x": Sequences.from_list(rows)})
+            one.run(own, OpContext(live_out=[out.name]))
+            found.append(own.numpy(out.name).copy())
+        np.testing.assert_array_equal(*found)
+    kept = [size for specs in infer._INFERRED.values() for shape, _ in specs for size in shape]
+    assert kept and {type(size) for size in kept} == {int}
