@@ -112,6 +112,8 @@ _SMALL = (
     "windows.high:windows.out_row windows.wide:windows.out_pixel"
 )
 _WINNERS = "windows.images windows.high windows.wide windows.channels"
+# Panels of 32 outputs: for each tap and 32 channels a square of weights; behind all a mark of each.
+_FILTER_TILES = "(outs+31)//32 (channels+31)//32*kernel_down*kernel_right*1024+1"
 
 DECLARED: dict[str, tuple[Struct, ...]] = {
     "attention": (
@@ -1832,7 +1834,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             in_step=STEP,
             down=STEP,
             right=STEP,
-            panels=writes("(outs+31)//32 (channels+31)//32*kernel_down*kernel_right*1024+1"),
+            panels=writes(_FILTER_TILES),
         ),
         # Positions are pixels of an image with zeros around it, `step` apart; a row of the result
         # has `across` of them, and begins `pitch` after the one before. A group is rows of a tile.
@@ -1872,7 +1874,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             block=SOME,  # lines that are split and multiplied at a time
             shared=FLAG,  # whether all images are split before, and threads take panels
             threads=SOME,  # parts at once, that have memory
-            panels=reads("(outs+31)//32 (channels+31)//32*kernel_down*kernel_right*1024+1"),
+            panels=reads(_FILTER_TILES),
             bias=reads("whole(outs,lanes)", optional=True),
             factors=reads("whole(outs,lanes)", optional=True),  # before the bias is added
             activation=Inner("activation"),
