@@ -61,7 +61,8 @@ class RollCall:
 
     A process that leaves by `os._exit`, or by a C library's `exit`, runs nothing of ours, and
     launchers take its code of 0 for success. So each rank notes that it has begun, that it has met
-    the others, and that it has ended in order; one without the last note has left early.
+    the others, and that it has ended in order; one without the last note has left early. Launchers
+    name a rank that a signal has ended by its process alone, so that is noted, too.
     """
 
     def __init__(self) -> None:
@@ -69,6 +70,7 @@ class RollCall:
         self._name = next(
             (os.environ[name] for name in _NUMBERS if os.environ.get(name, "").isdecimal()), "?"
         )
+        self.note(_process(os.getpid()))
         self.note("began")
 
     def note(self, what: str) -> None:
@@ -83,6 +85,11 @@ def left_early(folder: str) -> list[str]:
     """The ranks that have begun, by the notes in a roll call's folder, but not ended in order."""
     begun, ended = (_noted(folder, what) for what in ("began", "ended"))
     return sorted(begun - ended, key=lambda rank: (len(rank), rank))
+
+
+def rank_of(folder: str, process: int) -> str:
+    """The rank that a process has noted itself as; "" where it has not, or there is no folder."""
+    return min(_noted(folder, _process(process)), default="") if folder else ""
 
 
 def waits_in_vain(folder: str, seconds: float) -> bool:
@@ -110,6 +117,10 @@ def noted_memory(folder: str) -> list[dict[str, int]]:
     """What `note_memory` has noted last, by rank; empty where no training has ended."""
     path = os.path.join(folder, _MEMORY)
     return json.loads(read_file(path)) if os.path.exists(path) else []
+
+
+def _process(number: int) -> str:
+    return f"process {number}"
 
 
 def _noted(folder: str, what: str) -> set[str]:

@@ -9,12 +9,12 @@ import select
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import util
 from pathlib import Path
 
 from ..base.errors import OpscopeError
+from .launched import rank_of
 
 THREADS = ("OPSCOPE_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Variables that say how many threads a process may have."""
@@ -26,8 +26,7 @@ _INSTALL = (
 )
 _PIECE = 1 << 16
 _LOOK = 0.5
-_LOOKS = 20
-"""Seconds between two looks for ranks that have just been started, and how many looks there are."""
+"""Seconds between two questions whether to give up."""
 _LINE = b"=" * 40
 _BEGIN = b"\n" + b"=" * 83 + b"\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
 _BANNER = re.compile(
@@ -100,7 +99,8 @@ def run_ranks(
         raise OpscopeError(f"cannot start {command[0]}: {error.strerror}") from error
     with process:
         assert process.stdout is not None
-        output = _Output(process.stdout.fileno(), process.pid, ranks, give_up)
+        roll_call = environment.get("OPSCOPE_ROLL_CALL", "")
+        output = _Output(process.stdout.fileno(), roll_call, ranks, give_up)
         while True:
             try:
                 if not output.pass_on():
@@ -120,23 +120,20 @@ class _Output:
     """What a launcher writes.
 
     Args:
-        number: of the file to read. launcher: its process. ranks: how many it starts.
+        number: of the file to read. roll_call: a folder, or "". ranks: how many it starts.
         give_up: see `run_ranks`.
     """
 
     def __init__(
-        self, number: int, launcher: int, ranks: int, give_up: Callable[[], bool] | None
+        self, number: int, roll_call: str, ranks: int, give_up: Callable[[], bool] | None
     ) -> None:
         self._give_up = give_up
         self._given_up = False
         self._number = number
-        self._launcher = launcher
+        self._roll_call = roll_call
         self._count = ranks
         self._held = b"\n"  # as if a line had ended, which no banner misses
         self._begun = False  # whether anything was written
-        self._ranks: dict[int, int] = {}  # process -> rank
-        self._looks = _LOOKS
-        self._next = 0.0
 
     def pass_on(self) -> bool:
         """Write on until the end, or until nothing reads; False: the ranks are to be ended."""
@@ -157,19 +154,12 @@ class _Output:
         return not self._given_up
 
     def _read(self) -> bytes:
-        """What comes next, nothing at the end; meanwhile the ranks are looked for, as long as some
-        are not found, and whether to give up."""
-        ready = sys.platform == "win32"  # where no pipe can be waited for
-        while not ready:
-            looks = sys.platform == "linux" and self._looks and len(self._ranks) < self._count
-            if not looks and self._give_up is None:
+        """What comes next, nothing at the end; meanwhile `give_up` is asked."""
+        # On Windows no pipe can be waited for.
+        while self._give_up is not None and sys.platform != "win32":
+            if select.select([self._number], [], [], _LOOK)[0]:
                 break
-            if looks and time.monotonic() >= self._next:
-                self._ranks |= _ranks_below(self._launcher)
-                self._looks = self._looks - 1
-                self._next = time.monotonic() + _LOOK
-            ready = bool(select.select([self._number], [], [], _LOOK)[0])
-            if not ready and self._give_up is not None and self._give_up():
+            if self._give_up():
                 self._given_up = True
                 return b""
         return os.read(self._number, _PIECE)
@@ -187,8 +177,8 @@ class _Output:
         process = int(banner["process"] or 0)
         why = (banner["why"] or b"it has ended").decode(errors="replace")
         host = (banner["host"] or b"").decode(errors="replace")
-        rank = self._ranks.get(process)
-        who = "a rank" if rank is None else f"rank {rank} of {self._count}"
+        rank = rank_of(self._roll_call, process)
+        who = f"rank {rank} of {self._count}" if rank else "a rank"
         return f"{who} has ended the run: {why}, process {process} on {host}"
 
 
@@ -201,26 +191,3 @@ def _suspected(text: bytes) -> int:
         if text.endswith(_BEGIN[:count]):
             return count
     return 0
-
-
-def _ranks_below(launcher: int) -> dict[int, int]:
-    """The processes of this machine that a launcher has started as ranks."""
-    parents: dict[int, int] = {}
-    ranks: dict[int, int] = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            with open(f"/proc/{name}/stat", "rb") as file:
-                parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
-    for process in parents:
-        above = process
-        # mpiexec starts a proxy that starts the ranks: a rank is a child's child, or further down.
-        while above in parents and above != launcher:
-            above = parents[above]
-        if above != launcher or process == launcher:
-            continue
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{process}/environ", "rb") as file:
-                rank = re.search(rb"(?:^|\0)PMI_RANK=(\d+)(?:\0|$)", file.read())
-            if rank:
-                ranks[process] = int(rank[1])
-    return ranks

@@ -203,7 +203,6 @@ def test_an_error_on_one_rank_ends_the_script(tmp_path):
 KILLED = """\
 import os
 import signal
-import sys
 import time
 from opscope.framework.parallel.mpi import MpiCommunicator
 
@@ -211,7 +210,6 @@ ranks = MpiCommunicator()
 if ranks.rank == 0:
     print("here is rank 0\\n" + "=" * 83, flush=True)
 ranks.barrier()
-time.sleep(1.2)
 if ranks.rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 time.sleep(30)
@@ -219,7 +217,10 @@ time.sleep(30)
 
 
 def test_a_rank_that_is_killed_is_named(tmp_path):
-    """One line, in place of the launcher's eleven; what ranks have written is all there."""
+    """One line, in place of the launcher's eleven; what ranks have written is all there.
+
+    It has lived for less than a second.
+    """
     (tmp_path / "work.py").write_text(KILLED)
     for _ in range(3):  # MPICH tells, now and then, of a rank that it has killed itself
         done = run(tmp_path, "-n", "2", "work.py")
