@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,6 +128,21 @@ def archive(path, arrays, kind="matrix"):
     with TableWriter(f"ark:{path}", kind) as writer:
         for key, array in arrays.items():
             writer.write(key, array)
+
+
+def use(entries, used, tests, folder, monkeypatch):
+    """Run tests, in folders of their own, until the functions of all entries have ended.
+
+    Args:
+        used: those that have. tests: names of a module; what takes no argument can be run.
+    """
+    for name, test in tests.items():
+        if entries <= used:
+            return
+        if name.startswith("test_") and not inspect.signature(test).parameters:
+            (folder / name).mkdir()
+            monkeypatch.chdir(folder / name)
+            test()
 
 
 def note_entries(monkeypatch, used):
