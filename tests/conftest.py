@@ -18,7 +18,7 @@ import numpy.random  # noqa: F401  which draws when it is loaded: no test shall 
 import pytest
 
 from conformance_report import families_of, lines_of, unused_references
-from draws import unseeded
+from draws import shared, unseeded
 from opscope.native import units
 from opscope.testing.device_raw import NoCompilerError
 from quick_sample import sample
@@ -82,6 +82,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     unseeded.begin(item.nodeid)
+    shared.begin(getattr(item, "module", None))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -98,13 +99,15 @@ def pytest_fixture_setup(
 ) -> Generator[None, Any, Any]:
     if fixturedef.scope == "function":
         return (yield)
-    at = unseeded.state()
+    at, shared_at = unseeded.state(), shared.state()
     case = getattr(request, "param_index", 0)
     unseeded.begin(f"{fixturedef.baseid} {fixturedef.argname} {case}")
+    shared.begin()
     try:
         return (yield)
     finally:
         unseeded.go_on(at)
+        shared.go_on(shared_at)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -140,6 +143,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = set(items).difference(chosen)
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = chosen
+    shared.note(Path(__file__).parent)
 
 
 @pytest.fixture(autouse=True, scope="session")
