@@ -45,7 +45,6 @@ def test_words_are_those_of_each_stream_alone(folder, cores: int) -> None:
     assert wanted[0] == "ab c ba"
     model = Model(folder)
     lanes = Lanes(model.network, cores=cores, most=8)
-    before = threading.active_count()
     futures: list[Future[str]] = [
         lanes.submit(partial(text_of, KaldiRecognizer(model, RATE), each, 3000))
         for each in sounds * 2
@@ -54,13 +53,14 @@ def test_words_are_those_of_each_stream_alone(folder, cores: int) -> None:
     assert lanes.chunks > lanes.runs > 0
     # What does not run in a lane computes its network by itself.
     assert text_of(KaldiRecognizer(model, RATE), sounds[0], 3000) == wanted[0]
+    threads = [one for one in threading.enumerate() if getattr(one, "lanes", None) is lanes]
+    assert threads
     lanes.close()
     with pytest.raises(OpscopeError, match="closed"):
         lanes.submit(int)
-    end = time.monotonic() + 10
-    while threading.active_count() > before and time.monotonic() < end:
-        time.sleep(0.01)
-    assert threading.active_count() <= before
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_urgent_work_comes_first(folder) -> None:

@@ -54,7 +54,7 @@ def ran(test: Any, processes: int = 2, worker: Echo | None = None) -> None:
         async with workers.running():
             await test(workers)
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), 240))
 
 
 def test_what_comes_of_calls() -> None:
@@ -81,10 +81,11 @@ def test_what_comes_of_calls() -> None:
 def test_processes_that_end(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     """A fork that fails is tried again; totals do not fall."""
     monkeypatch.setattr(module, "_AGAIN", 0.2)
-    fork, refused = module.fork, []
+    monkeypatch.setattr(module, "_SILENT", 1000)
+    fork, refused, has_room = module.fork, [], asyncio.Event()
 
     def without_memory(worker: Any) -> Any:
-        if len(refused) < 2:
+        if not has_room.is_set():
             refused.append(worker)
             raise BlockingIOError(11, "no room")
         return fork(worker)
@@ -106,6 +107,9 @@ def test_processes_that_end(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> Non
                 pass
             known = {"network_runs_total": 2, "processes_hung_total": 0}
             assert await workers.counts() == known
+        while len(refused) < 2:
+            await asyncio.sleep(0.02)
+        has_room.set()
         while len(await workers.counts()) < 3:
             await asyncio.sleep(0.02)
         with workers.task("d") as third:
@@ -114,13 +118,13 @@ def test_processes_that_end(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> Non
 
     ran(test)
     assert f"ended by signal {int(signal.SIGKILL)}: its streams are lost" in caplog.text
-    assert len(refused) == 2 and caplog.text.count("cannot begin another process: no room") == 2
+    assert caplog.text.count("cannot begin another process: no room") == len(refused)
 
 
 def test_processes_that_hang(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     """One is stopped while others work, one while the server ends."""
     monkeypatch.setattr(module, "_AGAIN", 0.05)
-    monkeypatch.setattr(module, "_SILENT", 10)
+    monkeypatch.setattr(module, "_SILENT", 60)  # in as many questions one that lives has answered
     monkeypatch.setattr(module, "_ENDING", 0.1)
 
     async def test(workers: Workers) -> None:
@@ -132,7 +136,7 @@ def test_processes_that_hang(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> No
             # Who asks meanwhile does not wait for it, and gets what it said last.
             with monkeypatch.context() as patient:
                 patient.setattr(module, "_TELLING", 0.1)
-                known = await asyncio.wait_for(workers.counts(), 5)
+                known = await asyncio.wait_for(workers.counts(), 60)
             assert known["network_runs_total"] == 2 and known["work_waiting"] == 2
             with pytest.raises(EndedError):
                 await first.call("say")
@@ -171,6 +175,7 @@ class Stuck(Echo):
 
 def test_work_that_stands_still(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     monkeypatch.setattr(module, "_AGAIN", 0.02)
+    monkeypatch.setattr(module, "_SILENT", 1000)
     monkeypatch.setattr(module, "_STILL", 20)
 
     async def test(workers: Workers) -> None:
@@ -191,6 +196,7 @@ def test_work_that_stands_still(monkeypatch: pytest.MonkeyPatch, caplog: Any) ->
 def test_work_that_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: Any, held: int) -> None:
     """Questions that were answered in between do not count; sound gives as long as it lasts."""
     monkeypatch.setattr(module, "_STILL", 3)
+    monkeypatch.setattr(Workers, "_watch", lambda _: asyncio.sleep(1000))  # which asks, too
 
     async def test(workers: Workers) -> None:
         with workers.task("a") as first:
