@@ -26,7 +26,7 @@ echo $number
 QSTAT = """#!/bin/sh
 echo "job-ID  prior   name  user  state submit/start at  queue"
 echo "--------------------------------------------------------"
-[ -e {state}/down ] && {{ echo "error: commlib error" >&2; exit 1; }}
+[ -e {state}/down ] && {{ touch {state}/asked; echo "error: commlib error" >&2; exit 1; }}
 for number in $(ls {state}/jobs); do
   state=r; [ -e {state}/error.$number ] && state=Eqw
   kill -0 $(cat {state}/jobs/$number) 2>/dev/null &&
@@ -106,6 +106,11 @@ def runs(folder: Path) -> list[str]:
 def first_time(folder: Path, what: str) -> str:
     """Shell: do something in the first run of a job only."""
     return f"[ -e {folder}/again ] || {{ touch {folder}/again; {what}; }}"
+
+
+def once_there(path: Path) -> str:
+    """Shell: wait for a file, some minutes at most."""
+    return f"n=0; while [ ! -e {path} ] && [ $n -lt 2000 ]; do sleep 0.1; n=$((n + 1)); done"
 
 
 def with_path(folder: Path) -> str:

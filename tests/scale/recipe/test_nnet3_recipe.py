@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,7 +186,8 @@ def test_a_killed_training_goes_on(data):
     command = [sys.executable, "-m", "opscope", "nnet3", "train", *arguments]
     environment = os.environ | {"PYTHONPATH": root}
     checkpoint, rng = Path("exp/train.checkpoint"), np.random.default_rng(0)
-    for _ in range(3):
+    whole, killed = Path("whole/final.raw").read_bytes(), 0
+    while killed < 3:
         before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
         process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
         while process.poll() is None:  # until it has got a little further
@@ -193,11 +195,15 @@ def test_a_killed_training_goes_on(data):
                 break
             time.sleep(0.01)
         time.sleep(0.1 * rng.random())
-        assert process.poll() is None, "it was over before it could be killed"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            killed += 1
+        else:  # on a busy machine it may be over before it can be killed
+            assert Path("exp/final.raw").read_bytes() == whole
+            shutil.rmtree("exp")
     subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
-    assert Path("exp/final.raw").read_bytes() == Path("whole/final.raw").read_bytes()
+    assert Path("exp/final.raw").read_bytes() == whole
 
 
 def test_a_transform_is_made(data):
