@@ -176,22 +176,41 @@ def test_a_reader_that_sleeps_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     assert found == ("slow", "no place of the package")
 
 
+_WAKES = """
+import os, signal, sys, time
+while True:
+    time.sleep(0.05)
+    for process in os.listdir(sys.argv[1]):
+        try:
+            with open(f"/proc/{process}/stat") as file:
+                is_stopped = file.read().rpartition(")")[2].split()[0] == "T"
+        except OSError:  # it has ended
+            continue
+        if is_stopped:
+            time.sleep(1)
+            os.kill(int(process), signal.SIGCONT)
+"""
+
+
 def test_a_reader_that_is_stopped_is_no_find(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a process is stopped it uses no processor, as one that sleeps."""
-    monkeypatch.setattr(limits, "_LOOK", 0.1)
+    monkeypatch.setattr(limits, "_LOOK", 0.5)
     monkeypatch.setattr(limits, "_TURN", 0.1)
     monkeypatch.setattr(limits, "_HANGS", 0.3)
+    (tmp_path / "stopped").mkdir()
 
     def stops(path: Path) -> None:
-        me = os.getpid()
-        wakes = f"import os, time; time.sleep(1); os.kill({me}, {signal.SIGCONT})"
-        with subprocess.Popen([sys.executable, "-S", "-c", wakes]):
-            os.kill(me, signal.SIGSTOP)
+        (tmp_path / "stopped" / str(os.getpid())).touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
 
     stopped = Target("stops", ".txt", lambda _: [b"a"], stops, (_letters,))
-    found = campaign(stopped, Until(inputs=1), 1, tmp_path)
+    with subprocess.Popen([sys.executable, "-S", "-c", _WAKES, str(tmp_path / "stopped")]) as wakes:
+        try:
+            found = campaign(stopped, Until(inputs=1), 1, tmp_path)
+        finally:
+            wakes.kill()
     assert found.inputs and not found.finds
 
 
@@ -309,6 +328,7 @@ def _work_on() -> None:
 def test_a_child_that_sleeps_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "LONGEST", 0.3)
     monkeypatch.setattr(child, "_ASLEEP", 0.2)
+    monkeypatch.setattr(child, "_STARVED", 1000)
     ending = _under_no_fault(_sleep)
     assert ending.code is None and ending.late.startswith("hung (asleep for ")
     assert "asleep" in ending.told and "in _sleep" in ending.told  # where it was
@@ -317,6 +337,7 @@ def test_a_child_that_sleeps_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_child_that_works_for_too_long_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "LONGEST", 0.3)
+    monkeypatch.setattr(child, "_STARVED", 1000)
     ending = _under_no_fault(_work_on)
     assert ending.late == "too slow" and ending.processor >= 0.3
     assert "in _work_on" in ending.told
@@ -339,11 +360,11 @@ def test_a_child_that_may_not_run_is_no_fault(
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux tells of processes")
 def test_a_sample_counts_what_a_process_began() -> None:
-    busy = "import time\nwhile time.process_time() < 0.2: pass\ntime.sleep(30)"
+    busy = "import time\nwhile time.process_time() < 0.2: pass\ntime.sleep(1000)"
     outer = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
     with subprocess.Popen([sys.executable, "-c", outer]) as process:
         found = child.sample(process.pid)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 240
         while found.used < 0.2 and time.monotonic() < until:
             time.sleep(0.02)
             found = child.sample(process.pid)

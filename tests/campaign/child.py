@@ -22,7 +22,7 @@ _ASLEEP = 10.0
 _STARVED = 20
 """A child that may not run is waited for so many times as long."""
 _LOOK = 0.1
-_LAST_WORDS = 2.0
+_LAST_WORDS = 30.0
 _SHOWN = 1500
 _TICKS = os.sysconf("SC_CLK_TCK")
 

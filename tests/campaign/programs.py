@@ -25,7 +25,7 @@ from opscope.framework.parallel.launcher import environment_of_ranks
 from .kills import Kills
 from .trainings import prepare_nnet3
 
-_END = 10.0  # seconds in which all ranks must be gone after one was killed
+_END = 60.0  # seconds in which all ranks must be gone after one was killed
 _HANGS = 120.0
 _OPSCOPE = (sys.executable, "-P", "-m", "opscope")
 
