@@ -238,7 +238,7 @@ class TestRuns:
         flush = atomic._flush
 
         def slow(file):
-            assert flushed.wait(20), "the first epoch has not ended while the disk was waited for"
+            assert flushed.wait(200), "the first epoch has not ended while the disk was waited for"
             flush(file)
 
         def say(line):

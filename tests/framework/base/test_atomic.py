@@ -188,7 +188,7 @@ def test_a_pipe_is_written_and_not_replaced(tmp_path):
         reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
         reader.start()
         write()
-        reader.join(10)
+        reader.join(120)
         assert pipe.is_fifo() and read.pop() == b"data"
     check_writable(pipe)
     assert pipe.is_fifo() and sorted(tmp_path.iterdir()) == [beside, pipe]

@@ -24,7 +24,7 @@ from opscope.framework.base.python.cached import (
 )
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks as Unix does")
-_LONG = 10.0  # seconds
+_LONG = 120.0  # seconds
 _CLOSED = (
     r"functools import .*cached_property",
     r"functools\.cached_property",

@@ -305,7 +305,7 @@ def test_two_processes_and_two_threads(fresh: Path) -> None:
     for thread in threads:
         thread.join()
     assert not failed
-    assert [process.wait(60) for process in running] == [0, 0]
+    assert [process.wait(200) for process in running] == [0, 0]
     assert {path.suffix for path in fresh.iterdir()} == {".so", ".sha256"}
 
 

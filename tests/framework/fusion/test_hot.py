@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -34,13 +33,11 @@ run()
 """
 
 
-def run_net(end: str, tmp_path: Path, **environment: str) -> float:
-    """How long a process takes that has a hot loop."""
+def run_net(end: str, tmp_path: Path, **environment: str) -> None:
+    """Run a process that has a hot loop."""
     cache = {"OPSCOPE_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
-    begun = time.monotonic()
     env = {**os.environ, **cache, **environment}
-    subprocess.run([sys.executable, "-c", _NET + end], env=env, check=True, timeout=100)
-    return time.monotonic() - begun
+    subprocess.run([sys.executable, "-c", _NET + end], env=env, check=True, timeout=250)
 
 
 def test_a_hot_loop_is_compiled_and_gives_the_same_bits(tmp_path: Path) -> None:
@@ -58,11 +55,11 @@ hot.background.thread.join()
 @pytest.mark.parametrize("end", ["", "if os.fork() == 0: sys.exit(0)\nos.wait()\n"])
 @pytest.mark.skipif(not native.is_built(), reason="the interpreter would be compiled")
 def test_a_process_ends_while_a_loop_is_compiled(end: str, tmp_path: Path) -> None:
-    """It ends at once, also after a fork, and leaves nothing behind."""
+    """It ends long before the compiler does, also after a fork, and leaves nothing behind."""
     slow = tmp_path / "cc"
-    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
+    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
     slow.chmod(0o755)
     wait = f"while not os.path.exists('{tmp_path}/pid'): time.sleep(0.01)\n"
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    assert run_net(wait + end, tmp_path, OPSCOPE_CC="", PATH=path) < 50
+    run_net(wait + end, tmp_path, OPSCOPE_CC="", PATH=path)
     assert not list(tmp_path.glob("opscope-*"))
