@@ -30,12 +30,14 @@ def run_ranks(
     ranks: int,
     program: str,
     folder: Path,
-    timeout: float = 240,
     *,
     interrupt_after: float = 0,
     here: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run the text of a program as `ranks` processes, with one thread each.
+
+    A program that has not ended after four minutes fails the test: ends take seconds, but on a
+    busy machine starts take long.
 
     Args:
         interrupt_after: seconds after which the launcher gets a Ctrl-C; 0: never.
@@ -62,7 +64,7 @@ def run_ranks(
                     time.sleep(0.05)
                 time.sleep(interrupt_after)
                 running.send_signal(signal.SIGINT)
-            out, err = running.communicate(timeout=timeout)
+            out, err = running.communicate(timeout=240)
         except BaseException:
             running.kill()
             raise

@@ -116,7 +116,8 @@ class MpiCommunicator(Communicator):
         self._under_way: list[tuple[Any, np.ndarray]] = []  # what was sent to one rank
         self._own_end = ""
         # By machine and process a rank can look whether a neighbor is alive; one on another machine
-        # it can only wait for.
+        # it can only wait for, as for any that has not told yet.
+        self._processes: list[tuple[str, int]] = []
         own = json.dumps([platform.node(), os.getpid()]).encode()
         self._processes = [tuple(json.loads(part)) for part in self.exchange(own)]
         self._roll_call.note("met")
@@ -321,9 +322,9 @@ class MpiCommunicator(Communicator):
 
     def _look_for_dead(self) -> None:
         """Notice processes of this machine that are gone without a word, killed for example."""
-        here = self._processes[self.rank][0]
         for rank, (node, process) in enumerate(self._processes):
-            if rank != self.rank and node == here and rank not in self._ended:
+            here = node == self._processes[self.rank][0]
+            if rank != self.rank and here and rank not in self._ended:
                 if not is_alive(int(process)):
                     self._hear_from(rank, _LAST_WORD)  # its notice may not have been read yet
                     if rank in self._ended:

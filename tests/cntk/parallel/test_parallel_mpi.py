@@ -1,7 +1,6 @@
 """`opscope cntk` under mpiexec: a training, and one message of whatever ends it."""
 
 import re
-import time
 
 import numpy as np
 import pytest
@@ -94,9 +93,7 @@ def faults(folder):
 @pytest.mark.parametrize("fault", ["data", "config", "false", "nan", "ctrl-c", "model"])
 def test_one_message_ends_all_ranks(fault, folder):
     text, before, message = faults(folder)[fault]
-    began = time.monotonic()
     done = run(folder, text, before=before)
-    assert time.monotonic() - began < 60  # starts of Python and the fault itself are in it
     assert done.returncode != 0
     told = [line for line in done.stderr.splitlines() if re.match("opscope: |error: ", line)]
     assert len(told) == 1 and re.search(message, told[0]), done.stderr
