@@ -26,6 +26,7 @@ from small_nets import classifier, data
 from training_on_ranks import arrays, train
 from training_on_ranks import classifier as digits
 
+_LONG = 240  # seconds, after which a run hangs
 REPORT = """\
 #!/bin/sh
 printf '%s\\n' "$@" > "$REPORT"
@@ -148,13 +149,14 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The same to its end."""
+    """The same to its end; where there are fewer cores than ranks, it warns of that as well."""
     with start(folder, *words) as running:
         try:
-            out, err = running.communicate(timeout=120)
+            out, err = running.communicate(timeout=_LONG)
         except BaseException:
             running.kill()
             raise
+    err = re.sub(r"^warning: \d+ ranks share 1 cores\n", "", err)
     return subprocess.CompletedProcess(words, running.returncode, out, err)
 
 
@@ -183,7 +185,7 @@ def test_a_script_on_two_ranks(tmp_path):
     (tmp_path / "alone").mkdir()
     env = {**os.environ, "PYTHONPATH": f"{PACKAGE}{os.pathsep}{Path(__file__).parents[2]}"}
     alone = [sys.executable, "-P", str(tmp_path / "work.py"), "go"]
-    subprocess.run(alone, env=env, cwd=tmp_path / "alone", check=True, timeout=60)
+    subprocess.run(alone, env=env, cwd=tmp_path / "alone", check=True, timeout=_LONG)
     scopes = [opscope.Scope(), opscope.Scope()]
     for folder, scope in zip((tmp_path, tmp_path / "alone"), scopes, strict=True):
         opscope.load(folder / "trained.pb", scope, train=True)
@@ -212,7 +214,7 @@ if ranks.rank == 0:
 ranks.barrier()
 if ranks.rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
-time.sleep(30)
+time.sleep(1000)
 """
 
 
@@ -248,13 +250,13 @@ if ranks.rank == 1:
     if how == "within":
         os._exit(0)
     if how == "hangs":
-        time.sleep(100)
+        time.sleep(1000)
 ranks.barrier()
 if ranks.rank == 1:
     if how == "late":
         os._exit(0)
     if how == "hangs late":
-        time.sleep(100)
+        time.sleep(1000)
 """
 
 
@@ -269,24 +271,27 @@ def test_a_rank_that_leaves_without_a_word_fails_the_run(how, tmp_path):
 
 def test_ranks_that_end_in_order_are_all_there(tmp_path):
     (tmp_path / "work.py").write_text(LEAVES)
-    done = run(tmp_path, "-n", "2", "--timeout", "20", "work.py", "in order")
+    done = run(tmp_path, "-n", "2", "--timeout", str(_LONG), "work.py", "in order")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ("hangs", "rank 0 of 2 has ended the run: an exchange of rank 0 has waited 1.5 s"),
-        ("before", "of 2 ranks, rank 0 waited 1.5 s for the others to begin (--timeout)"),
-        ("hangs late", "rank 0 is done, and has waited 1.5 s for rank 1 (--timeout"),
+        ("hangs", "rank 0 of 2 has ended the run: an exchange of rank 0 has waited {} s"),
+        ("before", "of 2 ranks, rank 0 waited {} s for the others to begin (--timeout)"),
+        ("hangs late", "rank 0 is done, and has waited {} s for rank 1 (--timeout"),
     ],
 )
 def test_ranks_that_hang_are_ended_after_the_timeout(how, told, tmp_path):
     (tmp_path / "work.py").write_text(LEAVES)
-    began = time.monotonic()
-    done = run(tmp_path, "-n", "2", "--timeout", "1.5", "work.py", how)
-    assert done.returncode != 0 and time.monotonic() - began < 60
-    assert told in done.stderr
+    # On a busy machine ranks may wait so long for one that has not come to where it hangs.
+    for seconds in ("1.5", "6", "24"):
+        done = run(tmp_path, "-n", "2", "--timeout", seconds, "work.py", how)
+        assert done.returncode != 0 and "(--timeout" in done.stderr
+        if told.format(seconds) in done.stderr:
+            return
+    raise AssertionError(done.stderr)
 
 
 FAILS_ONCE = """\
@@ -448,11 +453,11 @@ def test_ctrl_c_ends_all_ranks_with_a_checkpoint(tmp_path):
     (tmp_path / "work.py").write_text(WAIT)
     with start(tmp_path, "-n", "2", "work.py") as running:
         try:
-            until = time.monotonic() + 60
+            until = time.monotonic() + _LONG
             while not (tmp_path / "ready").exists() and time.monotonic() < until:
                 time.sleep(0.05)
             os.killpg(running.pid, signal.SIGINT)  # as a terminal does
-            out, err = running.communicate(timeout=60)
+            out, err = running.communicate(timeout=_LONG)
         except BaseException:
             os.killpg(running.pid, signal.SIGKILL)
             raise
