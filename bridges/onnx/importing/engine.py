@@ -365,10 +365,9 @@ class Body:
         return self._first.nodes
 
     def run(self, env: dict[str, Any], watch: Callable[[Stage], None] | None = None) -> list[Any]:
-        """The outputs, for values of what the nodes read."""
+        """The outputs, for values of what the nodes read; all that is computed goes into `env`."""
         engine = self._engine
         part = self._first
-        env = dict(env)
         first = True
         while part is not None:
             ready, sizes = self._ready(part, env, first and self._may_promote)

@@ -45,7 +45,9 @@ class ImportedModel:
         self._engine = Engine(model.path, model.arrays, trained, states)
         graph = model.graph
         self._body = Body(self._engine, graph.nodes, graph.outputs, may_promote=True)
-        self._names = dict(zip((i.name for i in model.inputs), graph.inputs, strict=True))
+        values = zip(graph.inputs, model.inputs, strict=True)
+        self._inputs = {info.name: (value, info) for value, info in values}
+        self._outputs = [info.name for info in model.outputs]
         self._lock = new_lock()
 
     @property
@@ -76,14 +78,13 @@ class ImportedModel:
             ShapeError: an array of another dtype or shape than declared.
             RunError: a node failed, or does not support a dtype.
         """
-        names = [info.name for info in self.outputs]
         for name in fetch or ():
-            if name not in names:
+            if name not in self._outputs:
                 raise VariableError(
-                    f"{self.path}: the model has no output {name!r}{nearest(name, names)}"
+                    f"{self.path}: the model has no output {name!r}{nearest(name, self._outputs)}"
                 )
         results = self._ran(self._body, feed)
-        outputs = dict(zip(names, results, strict=True))
+        outputs = dict(zip(self._outputs, results, strict=True))
         return outputs if fetch is None else {name: outputs[name] for name in fetch}
 
     def values(self, feed: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,13 +162,21 @@ class ImportedModel:
         """The outputs of a body of the outer graph."""
         env = self._fed(feed)
         with self._lock:
-            self._engine.loops = LoopBudget(env.values())
+            self._engine.loops = LoopBudget(tuple(env.values()))
             try:
                 return body.run(env, watch)
             finally:
                 self._engine.loops = LoopBudget()  # lets go of what loops were fed
 
     def _fed(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        if feed.keys() != self._inputs.keys():
+            self._check_names(feed)
+        return {
+            value: _checked(feed.get(name), info, self.path)
+            for name, (value, info) in self._inputs.items()
+        }
+
+    def _check_names(self, feed: Mapping[str, Any]) -> None:
         known = {info.name: info for info in self.inputs}
         for name in feed:
             if name not in known:
@@ -178,15 +187,13 @@ class ImportedModel:
         missing = [n for n, info in known.items() if n not in feed and info.kind != "optional"]
         if missing:
             raise VariableError(f"{self.path}: no value of the inputs {', '.join(missing)}")
-        return {
-            self._names[name]: _checked(feed.get(name), info, self.path)
-            for name, info in known.items()
-        }
 
 
 def _checked(value: Any, info: InputInfo, path: str) -> Any:
     """An input as an array of the declared dtype and shape."""
     if info.kind != "tensor":
+        return value
+    if type(value) is np.ndarray and value.shape == info.shape and value.dtype is info.dtype:
         return value
     array = np.asarray(value)
     if array.dtype.kind in "US":

@@ -33,6 +33,8 @@ _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 
 _LARGE = 1 << 15
 """Elements from which the loop of a lone cheap operator, too, may go along with others' rows."""
+_FEW = 16
+"""Elements up to which it is a call less: in a list with its neighbors, if they are such calls."""
 _SHARED = 1 << 16
 """Elements from which an operator that runs alone is compiled, so that threads may share it."""
 
@@ -433,10 +435,11 @@ def plan_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list
 
 def _may_pay(shape: Shape, device: str) -> bool:
     """Whether a loop of a cheap operator alone may be faster than NumPy: along with others' rows,
-    or where threads share it."""
+    where threads share it, or in a list of calls."""
     size = prod(shape)
-    shared = device == "cpu" and size >= _SHARED and most_threads() > 1
-    return shared or (len(shape) == 2 and size >= _LARGE)
+    if device == "cpu" and (size <= _FEW or (size >= _SHARED and most_threads() > 1)):
+        return True
+    return len(shape) == 2 and size >= _LARGE
 
 
 def _find_loops(step: PlanStep) -> list[BoundLoop]:

@@ -322,6 +322,17 @@ def test_loops_of_very_many_arrays_are_cut(monkeypatch: Any) -> None:
     both(net, feed, [f"c{i}" for i in range(50)], monkeypatch)
 
 
+@pytest.mark.parametrize(("size", "is_a_list"), [(0, True), (1, True), (16, True), (17, False)])
+def test_a_few_numbers_break_no_list(size: int, is_a_list: bool, monkeypatch: Any) -> None:
+    net = chain(("fz_add", "a b", "c"))
+    feed = {"a": normal(size), "b": normal(size)}
+    scope = Scope()
+    scope.feed(feed)
+    (call,) = net.frame(scope, OpContext()).calls
+    assert (task_of(call) is not None) == is_a_list
+    both(net, feed, ["c"], monkeypatch)
+
+
 def test_updates_of_the_same_variable_stay_in_order(monkeypatch: Any) -> None:
     net, feed, names = _adams(1, np.float32)
     net.add_op(net.op_list.ops[0])
