@@ -7,10 +7,14 @@ static void multiply(const struct gemm *p, const T *a, const T *b, T *c) {
   if (p->function) ((product_t)p->function)(p->handle, a, b, c);
 }
 
-/* the softmax of a row of products, under the masks of its block */
-static void attend_row(const struct attend *a, const struct attend_block *u, word i, T *w) {
+/* of an array, where the head u begins whose places along the two axes are o and h */
+#define AT(array, step) (u->array + o * u->step##_n + h * u->step##_h)
+
+/* the softmax of a row of products, under the masks of its head */
+static void attend_row(const struct attend *a, const struct attend_block *u, const char *mask,
+                       const char *key_mask, word i, T *w) {
   const word n = u->keys, seen = a->causal ? least(n, u->first + i + 1) : n;
-  const char *mask = u->mask + i * u->mask_down;
+  mask += i * u->mask_down;
   if (u->mask && a->flags) {
     for (word j = 0; j < seen; j++)
       if (!mask[j * u->mask_right]) w[j] = -INFINITY;
@@ -19,7 +23,7 @@ static void attend_row(const struct attend *a, const struct attend_block *u, wor
   }
   if (u->key_mask)
     for (word j = 0; j < seen; j++)
-      if (!u->key_mask[j * u->key_step]) w[j] = -INFINITY;
+      if (!key_mask[j * u->key_mask_step]) w[j] = -INFINITY;
   T top = top_of(w, seen);
   if (top == -INFINITY) top = 0;  /* it sees nothing */
   const double total = powers_of(w, w, seen, top);
@@ -30,14 +34,16 @@ static void attend_row(const struct attend *a, const struct attend_block *u, wor
 }
 
 EXPORT(attend)(const struct attend *a, word t, word wanted) {
-  const word n = least(wanted, a->threads);
+  const word n = least(wanted, a->threads), count = a->count * a->heads;
   if (t >= n) return;
-  for (word i = a->count * t / n; i < a->count * (t + 1) / n; i++) {
-    const struct attend_block *u = a->blocks + i;
-    T *w = u->weights ? u->weights : (T *)(a->memory + t * a->bytes);
-    multiply(&u->scores, u->query, u->key, w);
-    for (word r = 0; r < u->rows; r++) attend_row(a, u, r, w + r * u->keys);
-    multiply(&u->sums, w, u->value, u->out);
+  for (word i = count * t / n; i < count * (t + 1) / n; i++) {
+    const struct attend_block *u = a->blocks + i / a->heads;
+    const word o = i % a->heads / u->inner, h = i % u->inner;
+    T *w = u->weights ? AT(weights, weights) : (T *)(a->memory + t * a->bytes);
+    multiply(&u->scores, AT(query, query), AT(key, key), w);
+    for (word r = 0; r < u->rows; r++)
+      attend_row(a, u, AT(mask, mask), AT(key_mask, key_mask), r, w + r * u->keys);
+    multiply(&u->sums, w, AT(value, value), AT(out, out));
   }
 }
 
@@ -106,22 +112,24 @@ EXPORT(attend_grad)(const struct attend_grad *a, word t, word wanted) {
   const word n = least(wanted, a->threads);
   if (t >= n) return;
   T *pull = (T *)(a->memory + t * a->bytes);
-  for (word i = a->count * t / n; i < a->count * (t + 1) / n; i++) {
-    const struct attend_head *u = a->heads + i;
-    const word keys = u->keys, width = u->width;
-    multiply(&u->to_value, u->weights, u->out_grad, u->value_grad);  /* weights^T out_grad */
-    multiply(&u->to_weights, u->out_grad, u->value, pull);  /* out_grad value^T */
+  const word count = a->count * a->each;
+  for (word i = count * t / n; i < count * (t + 1) / n; i++) {
+    const struct attend_heads *u = a->heads + i / a->each;
+    const word o = i % a->each / u->inner, h = i % u->inner, keys = u->keys, width = u->width;
+    const T *weights = AT(weights, weights), *outs = AT(out, out), *grads = AT(out_grad, grad);
+    multiply(&u->to_value, weights, grads, AT(value_grad, to_value));  /* weights^T out_grad */
+    multiply(&u->to_weights, grads, AT(value, value), pull);  /* out_grad value^T */
     const int pulls = u->to_query.function || u->to_key.function;
     for (word r = 0; pulls && r < u->queries; r++) {
-      const T *out = u->out + r * u->out_step, *grad = u->out_grad + r * u->grad_step;
-      const T *w = u->weights + r * keys;
+      const T *out = outs + r * u->out_step, *grad = grads + r * u->grad_step;
+      const T *w = weights + r * keys;
       SUM(total, width, out[j] * grad[j])
       const T edge = total;
       T *p = pull + r * keys;
 #pragma omp simd
       for (word j = 0; j < keys; j++) p[j] = (p[j] - edge) * w[j];
     }
-    multiply(&u->to_query, pull, u->key, u->query_grad);  /* scale pull key */
-    multiply(&u->to_key, pull, u->query, u->key_grad);  /* scale pull^T query */
+    multiply(&u->to_query, pull, AT(key, key), AT(query_grad, to_query));  /* scale pull key */
+    multiply(&u->to_key, pull, AT(query, query), AT(key_grad, to_key));  /* scale pull^T query */
   }
 }

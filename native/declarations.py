@@ -123,6 +123,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             "attend",
             count=COUNT,
             blocks=Structs("attend_block", "count"),
+            heads=COUNT,  # of each block
             memory=updates(
                 "bytes*threads", "bytes", optional=True
             ),  # for weights that are not kept
@@ -131,24 +132,45 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             causal=FLAG,
             flags=FLAG,  # whether the mask is of these, or added
         ),
-        # Some queries of a head. The products know how query, key, value and out lie.
+        # Some queries of heads, which lie along two axes. The products know how query, key, value
+        # and out of a head lie.
         Struct(
             "attend_block",
             scores=Inner("gemm"),
             sums=Inner("gemm"),
-            query=reads("1:0"),
-            key=reads("1:0"),
-            value=reads("1:0"),
-            out=writes("1:0"),
-            mask=reads("rows:mask_down keys:mask_right", "bytes", optional=True),
-            mask_down=STEP,  # in bytes
+            outer=COUNT,
+            inner=COUNT,
+            query=reads("outer:query_n inner:query_h 1:0"),
+            query_n=step_of("query", 0),
+            query_h=step_of("query", 1),
+            key=reads("outer:key_n inner:key_h 1:0"),
+            key_n=step_of("key", 0),
+            key_h=step_of("key", 1),
+            value=reads("outer:value_n inner:value_h 1:0"),
+            value_n=step_of("value", 0),
+            value_h=step_of("value", 1),
+            out=writes("outer:out_n inner:out_h 1:0"),
+            out_n=step_of("out", 0),
+            out_h=step_of("out", 1),
+            mask=reads(
+                "outer:mask_n inner:mask_h rows:mask_down keys:mask_right", "bytes", optional=True
+            ),
+            mask_n=STEP,  # in bytes
+            mask_h=STEP,
+            mask_down=STEP,
             mask_right=STEP,
-            key_mask=reads("keys:key_step", "bytes", optional=True),
-            key_step=STEP,
+            key_mask=reads(
+                "outer:key_mask_n inner:key_mask_h keys:key_mask_step", "bytes", optional=True
+            ),
+            key_mask_n=STEP,
+            key_mask_h=STEP,
+            key_mask_step=STEP,
             first=COUNT,
             rows=COUNT,
             keys=COUNT,
-            weights=writes("rows keys", optional=True),
+            weights=writes("outer:weights_n inner:weights_h rows keys", optional=True),
+            weights_n=step_of("weights", 0),
+            weights_h=step_of("weights", 1),
         ),
         # Queries that see past + 1, past + 2, ... keys of a cache; heads may lie in any way.
         Struct(
@@ -184,31 +206,52 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         Struct(
             "attend_grad",
             count=COUNT,
-            heads=Structs("attend_head", "count"),
+            heads=Structs("attend_heads", "count"),
+            each=COUNT,  # heads of each
             memory=updates("bytes*threads", "bytes"),
             bytes=COUNT,
             threads=SOME,
         ),
         Struct(
-            "attend_head",
+            "attend_heads",
             to_value=Inner("gemm"),
             to_weights=Inner("gemm"),
             to_query=Inner("gemm"),
             to_key=Inner("gemm"),
+            outer=COUNT,
+            inner=COUNT,
             queries=COUNT,
             keys=COUNT,
             width=COUNT,
-            query=reads("1:0"),
-            key=reads("1:0"),
-            value=reads("1:0"),
-            out=reads("queries:out_step width"),
+            query=reads("outer:query_n inner:query_h 1:0"),
+            query_n=step_of("query", 0),
+            query_h=step_of("query", 1),
+            key=reads("outer:key_n inner:key_h 1:0"),
+            key_n=step_of("key", 0),
+            key_h=step_of("key", 1),
+            value=reads("outer:value_n inner:value_h 1:0"),
+            value_n=step_of("value", 0),
+            value_h=step_of("value", 1),
+            out=reads("outer:out_n inner:out_h queries:out_step width"),
+            out_n=step_of("out", 0),
+            out_h=step_of("out", 1),
             out_step=step_of("out"),
-            out_grad=reads("queries:grad_step width"),
+            out_grad=reads("outer:grad_n inner:grad_h queries:grad_step width"),
+            grad_n=step_of("out_grad", 0),
+            grad_h=step_of("out_grad", 1),
             grad_step=step_of("out_grad"),
-            weights=reads("queries keys"),
-            query_grad=writes("1:0", optional=True),
-            key_grad=writes("1:0", optional=True),
-            value_grad=writes("1:0", optional=True),
+            weights=reads("outer:weights_n inner:weights_h queries keys"),
+            weights_n=step_of("weights", 0),
+            weights_h=step_of("weights", 1),
+            query_grad=writes("outer:to_query_n inner:to_query_h 1:0", optional=True),
+            to_query_n=step_of("query_grad", 0),
+            to_query_h=step_of("query_grad", 1),
+            key_grad=writes("outer:to_key_n inner:to_key_h 1:0", optional=True),
+            to_key_n=step_of("key_grad", 0),
+            to_key_h=step_of("key_grad", 1),
+            value_grad=writes("outer:to_value_n inner:to_value_h 1:0", optional=True),
+            to_value_n=step_of("value_grad", 0),
+            to_value_h=step_of("value_grad", 1),
         ),
     ),
     "blas": (
@@ -1534,10 +1577,15 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             top=SOME,
         ),
         # The sum of all elements over the divisor.
-        Struct("mean", size=COUNT, x=reads("size"), out=writes("1"), divisor=REAL),
-        # All elements are the factor, times the other number if it is there.
+        Struct("mean", size=SOME, x=reads("size"), out=writes("1")),
+        # All elements are factor / divisor, times the other number if it is there.
         Struct(
-            "fill", size=COUNT, out=writes("size"), factor=REAL, other=reads("1", optional=True)
+            "fill",
+            size=COUNT,
+            out=writes("size"),
+            factor=REAL,
+            divisor=SOME,
+            other=reads("1", optional=True),
         ),
         Struct(
             "norm",
@@ -1800,7 +1848,8 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             source=reads("rows:source_step bytes:1", "bytes"),
             source_step=STEP,  # in bytes
             target=writes("count bytes", "bytes"),
-            bad=RESULT,  # whether an id is no row
+            gaps=FLAG,  # whether numbers that are no rows give zeros
+            bad=RESULT,  # else whether there is one
         ),
         # A product c = a b, which knows how its arrays lie; a row is copied to each of c before it.
         Struct(

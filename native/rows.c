@@ -184,11 +184,11 @@ EXPORT(mean)(const struct mean *a, word t, word parts) {
   const word n = a->size;
   const T *x = a->x;
   SUM(total, n, x[j])
-  *a->out = total / a->divisor;
+  *a->out = total / (double)n;
 }
 
 EXPORT(fill)(const struct fill *a, word t, word parts) {
-  const T factor = a->factor, value = a->other ? factor * *a->other : factor;
+  const T factor = a->factor / (double)a->divisor, value = a->other ? factor * *a->other : factor;
   T *out = a->out;
   for (word j = a->size * t / parts; j < a->size * (t + 1) / parts; j++) out[j] = value;
 }

@@ -170,6 +170,8 @@ EXPORT(opscope_take)(struct opscope_take *a, word t, word n) {
     const word id = a->ids[i * a->ids_step];
     if (id >= 0 && id < rows)
       memcpy(a->target + i * bytes, a->source + id * a->source_step, bytes);
+    else if (a->gaps)
+      memset(a->target + i * bytes, 0, bytes);
     else
       __atomic_store_n(&a->bad, 1, __ATOMIC_RELAXED);
   }

@@ -220,7 +220,7 @@ def _broadcast(array: Any, shape: Sequence[Any]) -> Laid:
     for size, own, step in zip(shape[new:], array.shape, array.strides, strict=True):
         if own != size and own != 1:
             raise NotTracedError("shapes that do not broadcast")
-        steps.append(step if own == size else 0)
+        steps.append(step if own == size and size != 1 else 0)
     return array._as(shape, steps)
 
 

@@ -8,14 +8,15 @@ of neighboring ones, in which every thread does its part of an item and waits fo
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -23,7 +24,15 @@ from ...native.constants import PARALLEL_WORK
 from ..base.cpu import threads
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
 from .compiled import native
-from .compiled.arguments import Block, Several, bind, is_host_array, lists_at, lists_of_items
+from .compiled.arguments import (
+    TRACING,
+    Block,
+    Several,
+    bind,
+    is_host_array,
+    lists_at,
+    lists_of_items,
+)
 from .rows import row_blocks
 from .rows.row_blocks import ByRows
 
@@ -60,7 +69,7 @@ class ParallelTask:
         rows: the same in blocks of rows, where that is possible, or what finds it: most tasks are
             never asked, as their neighbors cannot be done so.
         check: raises an error where the items found numbers that they refuse, which C functions
-            cannot; nothing may run before it, so a list ends with such a task.
+            cannot (`Marked`); nothing may run before it, so a list ends with such a task.
         short: how many of the items take less time than waiting.
     """
 
@@ -90,6 +99,54 @@ class ParallelTask:
             del vars(call)["task"]  # which holds the call: memory would wait for the collector
             self._call = call
         self._call()
+
+
+class Marked:
+    """A check that asks whether a C function has met a number that it refuses.
+
+    Args:
+        address: of the field in which it marks that.
+        complain: looks for the number and raises an error; called with `arrays`. It keeps nothing
+            of a frame: traces serve others by it.
+        arrays: of the variables of a frame, by name.
+    """
+
+    def __init__(
+        self, address: Any, complain: Callable[[Mapping[str, Any]], Any], arrays: Mapping[str, Any]
+    ) -> None:
+        self.address = address
+        self.complain = complain
+        self._arrays = arrays
+        # A size that varies stands for an address while a step is traced.
+        self._mark = ctypes.c_int64.from_address(address) if type(address) is int else None
+
+    def __call__(self) -> None:
+        mark = self._mark
+        if mark is not None and mark.value:
+            mark.value = 0  # before the error: the next run must not see it
+            self.complain(self._arrays)
+
+
+class OfArrays:
+    """A call that is made of the arrays of variables, while its step is traced.
+
+    Args:
+        make: makes it; called with the arrays of a frame, by name. It keeps nothing of one.
+    """
+
+    def __init__(self, make: Callable[[Mapping[str, Any]], Callable[[], Any]]) -> None:
+        self.make = make
+
+
+def of_arrays(
+    make: Callable[[Mapping[str, Any]], Callable[[], Any]], arrays: Mapping[str, Any]
+) -> Callable[[], Any]:
+    """The call that a function makes of the arrays of variables; see `OfArrays`."""
+    if TRACING.trace is not None:
+        return cast(Any, OfArrays(make))
+    call: Any = partial(make(arrays))
+    vars(call)["made_by"] = make
+    return call
 
 
 def block_task(work: int, *blocks: Block) -> ParallelTask:

@@ -103,6 +103,14 @@ class BoundEpilogue:
     out: int
 
 
+def describe_by(op: OperatorView, arrays: Mapping[str, Any], why: str) -> str:
+    """As `KernelArgs.describe`, for what knows no more than the arrays of an operator's frame."""
+    names = [name for slots in (op.inputs, op.outputs) for own in slots.values() for name in own]
+    known = {name: arrays.get(name) for name in names}
+    specs = {name: (one.shape, one.dtype) for name, one in known.items() if one is not None}
+    return op.describe(why, specs)
+
+
 class KernelArgs:
     """Everything that a kernel binds to: arrays by slot, attributes, and the run's state.
 
@@ -119,6 +127,7 @@ class KernelArgs:
         tail: the operators that it shall compute along (see runtime/fused/tails.py).
         epilogue: the loop that it shall compute after these, or None.
         frame: the frame that binds the kernel; `binding.frame_of` gives it with its plan.
+        arrays: of its variables, by name.
     """
 
     def __init__(
@@ -133,17 +142,17 @@ class KernelArgs:
         self.xp = frame.xp
         self.frame = frame
         self.state = frame.state
+        self.arrays = arrays
         self.accumulate: bool = op.accumulate
         self.train: bool = frame.train
         self.prepared: Any = getattr(frame, "prepared", None)
         self.tail: tuple[KernelArgs, ...] = ()
         self.epilogue: BoundEpilogue | None = None
-        self._arrays = arrays
         self._specs = specs
 
     def __getitem__(self, slot: str) -> Any:
         """The array of the one variable of a slot."""
-        return self._arrays[self._names(slot)[0]]
+        return self.arrays[self._names(slot)[0]]
 
     def _names(self, slot: str) -> tuple[str, ...]:
         """The variables of a slot that the kernel cannot do without."""
@@ -155,12 +164,12 @@ class KernelArgs:
     def get(self, slot: str) -> Any:
         """Like `[]`, but None where the slot holds no variable."""
         names = self.op.inputs.get(slot) or self.op.outputs.get(slot)
-        return self._arrays.get(names[0]) if names else None
+        return self.arrays.get(names[0]) if names else None
 
     def list(self, slot: str) -> list[Any]:
         """The arrays of a duplicable slot; None for variables that nothing needs."""
         names = self.op.inputs.get(slot) or self.op.outputs.get(slot, ())
-        return [self._arrays.get(name) for name in names]
+        return [self.arrays.get(name) for name in names]
 
     def shape(self, slot: str) -> Shape:
         """Shape of a slot's variable, also where the value itself is not at hand (`shape_only`)."""

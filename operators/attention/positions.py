@@ -9,6 +9,7 @@ import numpy as np
 
 from ...framework.base.sequence import lengths_of, repeated
 from ...framework.base.sizes.shape import ShapeArgs
+from ...framework.fusion.compiled.arguments import made_array
 from ...framework.fusion.team import in_order, nothing, recordable
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -56,10 +57,15 @@ def _counted(k: KernelArgs, axis: int) -> np.ndarray:
     """The positions along an axis of x, counted from the front."""
     # Offsets are of rows, the first axis; along any other one nothing begins anew.
     levels = k.offsets("x") if axis == 0 else ()
-    rows = np.arange(k.shape("x")[axis])
+    rows = k.shape("x")[axis]
     if not levels:
-        return rows
-    return rows - repeated(levels[-1][:-1], lengths_of(levels[-1]))
+        return made_array(partial(np.arange, dtype=np.int64), np.int64, rows, rows)
+    return made_array(_from_begins, np.int64, rows, offsets=levels[-1:])
+
+
+def _from_begins(offsets: np.ndarray) -> np.ndarray:
+    """The number of each row in its sequence."""
+    return np.arange(offsets[-1]) - repeated(offsets[:-1], lengths_of(offsets))
 
 
 @positions.kernel
@@ -67,7 +73,8 @@ def positions_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     # They follow from shape and offsets alone: computed when bound, copied in each run.
     axis = k.attrs["axis"] % len(k.shape("x"))
-    numbers = k.xp.asarray(_counted(k, axis))
+    numbers = _counted(k, axis)
+    numbers = numbers if k.xp is np else k.xp.asarray(numbers)
     past = k.get("past")
     if past is not None and axis:
         return partial(k.xp.add, past[:, None], numbers, out)

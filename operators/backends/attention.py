@@ -8,6 +8,7 @@ ever there. Dropout, gradients of masks and heads that broadcast are left to the
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from ...framework.base.cpu.cores import is_intel
 from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import team
 from ...framework.fusion.compiled import native
-from ...framework.fusion.compiled.arguments import Block, Places, Several, several
+from ...framework.fusion.compiled.arguments import Block, Several, is_host_array
 from ...framework.fusion.compiled.libraries import Library
+from ...framework.fusion.laid import Laid
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import lookup
 from ...framework.runtime.plans.memory import panel_memory
@@ -57,57 +59,60 @@ def _scale(k: KernelArgs, query: Any) -> float:
 
 
 class _Heads:
-    """The heads of an operator's arrays.
+    """The heads of an operator's arrays, which lie along two axes; more axes make groups of them.
+
+    Args:
+        lead: the axes before queries, keys and columns. make: of products. dtype: of all arrays.
 
     Attributes:
-        places: the index of each head. make: of products. dtype: of all arrays.
+        groups: the index of each group. sizes: of the two axes.
     """
 
     def __init__(
-        self, k: KernelArgs, make: parts.MakeGemm[parts.Gemm], lead: tuple[int, ...]
+        self, make: parts.MakeGemm[parts.Gemm], lead: tuple[int, ...], dtype: np.dtype
     ) -> None:
-        self.places = list(np.ndindex(lead))
-        self.make = make
-        self.dtype = k["out"].dtype
-        self.memory: list[Any] = []
+        self._missing = (None,) * (2 - len(lead))
+        lead = (*(1,) * len(self._missing), *lead)
+        self.groups = list(np.ndindex(lead[:-2]))
+        self.sizes = {"outer": lead[-2], "inner": lead[-1]}
+        self.count = lead[-2] * lead[-1]
+        self.dtype = dtype
+        self._make = make
+        self._memory: list[Any] = []
 
-    def at(self, stack: Any, beyond: int = 0) -> Places | None:
-        """Where each head of an array begins, or so many bytes beyond; None for None."""
-        if stack is None:
-            return None
-        return Places(stack, parts.offsets_in(stack, self.places) + beyond)
+    def of(self, group: tuple[int, ...], stack: Any) -> Any:
+        """Those of a group in an array, [outer, inner, ...]; None for None."""
+        return None if stack is None else stack[(*group, *self._missing)]
 
     def product(self, a: Any, b: Any, out: Any, scale: float = 1.0) -> Block | None:
-        """A product of matrices that lie as these; none is done for no `out`."""
+        """A product of matrices that lie as those of the first heads; none is done for no `out`."""
         if out is None:
             return self.bind("gemm")
         arrays = a, b, out
         how = parts.layouts(arrays)
         if how is None:
             return None
-        gemm, _ = parts.one(self.make, arrays, how, (scale, 0.0))
-        self.memory.append(gemm)
+        gemm, _ = parts.one(self._make, arrays, how, (scale, 0.0))
+        self._memory.append(gemm)
         return self.bind("gemm", function=gemm.address, handle=gemm.handle)
+
+    def like(self, rows: Any, columns: Any) -> Any:
+        """A matrix that lies as those which threads have memory for."""
+        return Laid.side_by_side(self.dtype, (rows, columns), 0)
 
     def room(self, elements: int) -> dict[str, Any]:
         """Memory of so many elements for each thread, its bytes, and how many threads have some."""
         size = -(-elements * self.dtype.itemsize // 64) * 64
         # Bounded: memory for all threads of a large machine would leave the cache.
-        count = min(len(self.places) * 64, _SHARES * most_threads())
+        count = min(len(self.groups) * self.count * 64, _SHARES * most_threads())
         return {"memory": panel_memory(size * count), "bytes": size, "threads": count}
 
     def bind(self, name: str, **fields: Any) -> Block:
         return native.bind("attention", self.dtype, name, **fields)
 
-    def several(self, name: str, **fields: Any) -> Several:
-        """A struct for each head."""
-        kernels = library(self.dtype)
-        assert kernels is not None, "the caller has seen that it is there"
-        return several(kernels, name, len(self.places), **fields)
-
     def call(self, name: str, work: int, **fields: Any) -> Call:
         block = self.bind(name, **fields)
-        block.memory.append(self.memory)
+        block.memory.append(self._memory)
         return rows.call(team.block_task(work, block))
 
 
@@ -119,37 +124,39 @@ def _bind(k: KernelArgs) -> Call | None:
         return _bind_cached(k, slots)
     if not _suit(slots, lead) or (k.train and k.attrs["dropout"] > 0):
         return None
-    heads, (queries, keys) = _Heads(k, _products(k), lead), (out.shape[-2], key.shape[-2])
+    heads = _Heads(_products(k), lead, out.dtype)
+    queries, keys = out.shape[-2], key.shape[-2]
     step = min(queries, max(_FEWEST, _BLOCK // keys))
     weights = k.get("weights")
     # Where the weights are an output they are computed in their place, and any thread may take a
     # block.
     room = {"bytes": 0, "threads": 1 << 20} if weights is not None else heads.room(step * keys)
-    # As `pull` below: for its layout alone.
-    like = np.empty((step, keys), out.dtype)
-    mask, key_mask, steps = _masks(k, (*lead, queries, keys))
-    first = heads.places[0]
+    mask, key_mask = _masks(k, (*lead, queries, keys))
     blocks = []
-    for begin in range(0, queries, step):
-        many = min(step, queries - begin)
-        w = like[:many] if weights is None else weights[first][:many]
-        one = heads.product(query[first][:many], key[first].T, w, _scale(k, query))
-        other = heads.product(w, value[first], out[first][:many])
+    begins = (0,) if step == queries else range(0, queries, step)
+    for group, begin in product(heads.groups, begins):
+        some = slice(begin, begin + step)
+        arrays = [heads.of(group, array) for array in (query, key, value, out, mask, weights)]
+        q, keyed, valued, made, masking, w = (
+            array if array is None or number in (1, 2) else array[:, :, some]
+            for number, array in enumerate(arrays)
+        )
+        many = made.shape[2]
+        like = heads.like(many, keys) if w is None else w[0, 0]
+        one = heads.product(q[0, 0], keyed[0, 0].T, like, _scale(k, query))
+        other = heads.product(like, valued[0, 0], made[0, 0])
         if one is None or other is None:
             return None
-        fields: dict[str, Any] = {"scores": one, "sums": other, "keys": keys, **steps}
-        fields |= {"query": heads.at(query, begin * query.strides[-2]), "key": heads.at(key)}
-        fields |= {"value": heads.at(value), "out": heads.at(out, begin * out.strides[-2])}
-        fields |= {"mask": heads.at(mask, begin * steps["mask_down"]), "first": begin}
-        fields |= {"key_mask": heads.at(key_mask), "rows": many}
-        fields |= {"weights": heads.at(weights, begin * keys * out.itemsize)}
-        blocks.append(heads.several("attend_block", **fields))
+        fields = {"scores": one, "sums": other, "rows": many, "keys": keys, "first": begin}
+        fields |= {"query": q, "key": keyed, "value": valued, "out": made, "weights": w}
+        fields |= _in_bytes("mask", masking, "n", "h", "down", "right")
+        fields |= _in_bytes("key_mask", heads.of(group, key_mask), "n", "h", "step")
+        blocks.append(heads.bind("attend_block", **heads.sizes, **fields))
     flags = mask is not None and mask.dtype == bool
-    fields = {"blocks": Several.joined(blocks), "causal": k.attrs["causal"], "flags": flags}
-    count = len(fields["blocks"])
+    fields = {"blocks": Several.of(blocks), "causal": k.attrs["causal"], "flags": flags}
     width = query.shape[-1] + value.shape[-1] + _EXP
-    work = len(heads.places) * queries * keys * width
-    return heads.call("attend", work, count=count, **fields, **room)
+    work = len(heads.groups) * heads.count * queries * keys * width
+    return heads.call("attend", work, count=len(blocks), heads=heads.count, **fields, **room)
 
 
 def _bind_cached(k: KernelArgs, slots: list[Any]) -> Call | None:
@@ -163,9 +170,9 @@ def _bind_cached(k: KernelArgs, slots: list[Any]) -> Call | None:
         return None
     if any(array.strides[-1] != array.itemsize for array in slots):
         return None
-    heads = _Heads(k, row_products.make_gemm, lead)
-    count, queries, keys = len(heads.places), out.shape[-2], key.shape[-2]
-    work = count * queries * keys * (query.shape[-1] + value.shape[-1] + _EXP)
+    heads = _Heads(row_products.make_gemm, lead, out.dtype)
+    queries, keys = out.shape[-2], key.shape[-2]
+    work = heads.count * queries * keys * (query.shape[-1] + value.shape[-1] + _EXP)
     return heads.call(
         "attend_cached",
         work,
@@ -188,7 +195,7 @@ def _bind_cached(k: KernelArgs, slots: list[Any]) -> Call | None:
 def _suit(arrays: list[Any], lead: tuple[int, ...]) -> bool:
     dtype = arrays[-1].dtype
     return library() is not None and all(
-        type(array) is np.ndarray
+        is_host_array(array)
         and array.dtype == dtype
         and array.shape[:-2] == lead
         and array.size > 0
@@ -196,17 +203,21 @@ def _suit(arrays: list[Any], lead: tuple[int, ...]) -> bool:
     )
 
 
-def _masks(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Any, Any, dict[str, int]]:
-    """The mask and that of the keys, for each head, or None; their steps in bytes."""
+def _masks(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The mask and that of the keys, for each head, or None."""
     mask, keys = k.get("mask"), k.get("key_mask")
-    down = right = key_step = 0
     if mask is not None:
         mask = np.broadcast_to(mask, shape)
-        down, right = mask.strides[-2:]
     if keys is not None:
-        key_step = keys.strides[1]
-        keys = np.broadcast_to(keys.reshape(shape[0], *(1,) * (len(shape) - 2), shape[-1]), shape)
-    return mask, keys, {"mask_down": down, "mask_right": right, "key_step": key_step}
+        keys = keys.reshape(shape[0], *(1,) * (len(shape) - 3), shape[-1])
+        keys = np.broadcast_to(keys, (*shape[:-2], shape[-1]))
+    return mask, keys
+
+
+def _in_bytes(name: str, array: Any, *axes: str) -> dict[str, Any]:
+    """A field for an array, or None, and those for its steps in bytes."""
+    steps = (0,) * len(axes) if array is None else array.strides
+    return {name: array, **{f"{name}_{axis}": step for axis, step in zip(axes, steps, strict=True)}}
 
 
 def _bind_grad(k: KernelArgs) -> Call | None:
@@ -227,32 +238,32 @@ def _bind_grad(k: KernelArgs) -> Call | None:
         return None
     if any(array.strides[-1] != array.itemsize for array in (out, grad)):
         return None
-    heads = _Heads(k, _products(k), lead)
-    first = heads.places[0]
-    # Only its layout counts, for the products' code: threads have memory of their own.
-    pull = np.empty((queries, keys), out.dtype)
-    at = [None if target is None else target[first] for target in targets]
+    heads = _Heads(_products(k), lead, out.dtype)
     scale = _scale(k, query)
-    none = of_query is None and of_key is None
-    products = {
-        "to_value": heads.product(weights[first].T, grad[first], at[2]),
-        "to_weights": heads.product(grad[first], value[first].T, None if none else pull),
-        "to_query": heads.product(pull, key[first], at[0], scale),
-        "to_key": heads.product(pull.T, query[first], at[1], scale),
-    }
-    if any(product is None for product in products.values()):
-        return None
-    arrays = {"query": query, "key": key, "value": value, "out": out, "out_grad": grad}
-    arrays |= {"weights": weights, "query_grad": of_query, "key_grad": of_key}
-    per_head = heads.several(
-        "attend_head",
-        **products,
-        **{slot: heads.at(array) for slot, array in (*arrays.items(), ("value_grad", of_value))},
-        **{"queries": queries, "keys": keys, "width": width},
-    )
-    work = len(heads.places) * queries * keys * (2 * query.shape[-1] + 2 * width + 8)
+    # Only its layout counts, for the products' code: threads have memory of their own.
+    pull = None if of_query is None and of_key is None else heads.like(queries, keys)
+    turned = None if pull is None else pull.T
+    bound = []
+    for group in heads.groups:
+        arrays = {"query": query, "key": key, "value": value, "out": out, "out_grad": grad}
+        arrays |= {"weights": weights, "query_grad": of_query, "key_grad": of_key}
+        arrays |= {"value_grad": of_value}
+        arrays = {slot: heads.of(group, array) for slot, array in arrays.items()}
+        one = {slot: None if own is None else own[0, 0] for slot, own in arrays.items()}
+        products = {
+            "to_value": heads.product(one["weights"].T, one["out_grad"], one["value_grad"]),
+            "to_weights": heads.product(one["out_grad"], one["value"].T, pull),
+            "to_query": heads.product(pull, one["key"], one["query_grad"], scale),
+            "to_key": heads.product(turned, one["query"], one["key_grad"], scale),
+        }
+        if any(product is None for product in products.values()):
+            return None
+        sizes = {"queries": queries, "keys": keys, "width": width, **heads.sizes}
+        bound.append(heads.bind("attend_heads", **products, **arrays, **sizes))
+    work = len(bound) * heads.count * queries * keys * (2 * query.shape[-1] + 2 * width + 8)
     room = heads.room(queries * keys)
-    return heads.call("attend_grad", work, count=len(per_head), heads=per_head, **room)
+    fields = {"count": len(bound), "each": heads.count, "heads": Several.of(bound)}
+    return heads.call("attend_grad", work, **fields, **room)
 
 
 def _where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Callable[..., Call | None]:

@@ -7,6 +7,7 @@ neighbors.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -19,7 +20,7 @@ from ...framework.ir.registry import Kernel, lookup
 from ...framework.runtime.plans.memory import panel_memory
 from ..loss.class_targets import bind_targets, clearing, reshaped
 from ..loss.cross_entropy import softmax_cross_entropy
-from ..loss.labels import bind_labels
+from ..loss.labels import label_numbers, refuse_labels
 from ..math.norm import layer_norm, rms_norm
 from ..math.reduction import mean
 from ..math.softmax import log_softmax, softmax
@@ -163,23 +164,16 @@ def _by_class(
         weighed = rows.call(rows.task(name, first.dtype, work * first.size, **fields))
         clear = clearing(k, k[cleared].reshape(samples, -1), ignored)
         return team.in_order(*load, weighed, clear)
-    labels = bind_labels(k, classes)
-    if not rows.suits(np.dtype("int64"), labels.values):
+    labels, load = label_numbers(k)
+    if not rows.suits(np.dtype("int64"), labels):
         return None
-    values |= {"samples": samples, "classes": classes}
-    values |= {"labels": labels.values, "ignored": k.attrs["ignore_index"]}
+    ignored = k.attrs["ignore_index"]
+    values |= {"samples": samples, "classes": classes, "labels": labels, "ignored": ignored}
     block = native.bind("rows", first.dtype, name, **values)
-    argument = block.struct
-
-    # C cannot raise: it marks a bad label, and the check finds its place and name.
-    def check() -> None:
-        if argument.bad:
-            # Cleared before the error, as the next run must not see it.
-            argument.bad = 0
-            labels.check()  # raises an error that names the label
-
+    complain = partial(refuse_labels, k.op, classes, ignored)
+    check = team.Marked(block.address_of("bad"), complain, k.arrays)
     task = replace(team.block_task(work * first.size, block), check=check)
-    return team.in_order(*labels.load, rows.call(task))
+    return team.in_order(*load, rows.call(task))
 
 
 def _mean(k: KernelArgs) -> Call | None:
@@ -187,11 +181,11 @@ def _mean(k: KernelArgs) -> Call | None:
     # A larger mean is shared between threads by the reduction's own kernel.
     if not 0 < x.size <= _FEW or not rows.suits(x.dtype, x, out):
         return None
-    return rows.call(rows.mean_task(x, out, x.size))
+    return rows.call(rows.task("mean", x.dtype, x.size, size=x.size, x=x, out=out))
 
 
 def _mean_grad(k: KernelArgs) -> Call | None:
-    return _filled(k["x_grad"], 1 / max(k["x_grad"].size, 1), k["out_grad"])
+    return _filled(k["x_grad"], 1.0, k["out_grad"], k["x_grad"].size)
 
 
 def _fill(k: KernelArgs) -> Call | None:
@@ -202,13 +196,13 @@ def _fill(k: KernelArgs) -> Call | None:
     return None if task is None else rows.call(task)
 
 
-def _filled(out: Any, factor: float, other: Any) -> Call | None:
-    """A call that makes all elements of an array `factor`, times the number in `other`."""
+def _filled(out: Any, factor: float, other: Any, divisor: int = 1) -> Call | None:
+    """A call that makes all elements of an array factor / divisor, times the number in `other`."""
     if not out.size or out.dtype.name not in native.C_TYPES:
         return None
     if not rows.suits(out.dtype, out, other):
         return None
-    fields = {"size": out.size, "out": out, "factor": factor, "other": other}
+    fields = {"size": out.size, "out": out, "factor": factor, "divisor": divisor, "other": other}
     return rows.call(rows.task("fill", out.dtype, out.nbytes, **fields))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...framework.base.errors import RunError
+from ...framework.base.sizes.shape import OperatorView
 from ...framework.fusion import team
-from ...framework.fusion.compiled.arguments import bind, is_host_array
-from ...framework.fusion.team import in_order, nothing
-from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.fusion.compiled.arguments import Block, bind, is_host_array
+from ...framework.fusion.team import in_order, nothing, of_arrays
+from ...framework.ir.kernel_args import Call, KernelArgs, describe_by
 from .calls import is_whole
 from .row_adder import row_adder
 
@@ -35,30 +36,49 @@ def id_check(k: KernelArgs, slot: str, bound: int, *, counted: Any = None) -> Ca
     Raises:
         RunError: when called; with the operator, its variables and the first bad id.
     """
-    ids = k[slot]
+    if not k[slot].size:
+        return nothing
+    if k.xp is not np and bound:  # CuPy takes nothing of an empty axis
+        least = 0 if counted is None else -bound
+        return noted(k, slot, outside(k, slot, least, bound), least, bound)
+    if counted is not None:
+        return _check(k.op, slot, bound, counted, k.arrays)
+    return of_arrays(partial(_check, k.op, slot, bound, None), k.arrays)
+
+
+def _check(
+    op: OperatorView, slot: str, bound: int, counted: Any, arrays: Mapping[str, Any]
+) -> Callable[[], None]:
+    """See `id_check`."""
+    (name, *_) = op.inputs[slot]
+    ids = arrays[name]
     checked, least = (ids, 0) if counted is None else (counted, -bound)
     bits = 8 * checked.dtype.itemsize
     # Of narrow signed ids all from half of the unsigned range on are negative ones.
     limit = min(bound, 1 << (bits - 1)) if checked.dtype.kind == "i" else bound
     greatest = checked.view(f"u{checked.dtype.itemsize}").max
-    explain = outside(k, slot, least, bound)
 
     def check() -> None:
         if greatest() >= limit:
-            bad = ids[(ids < least) | (ids >= bound)]
-            raise RunError(explain(0, int(bad[0])))
+            bad = int(ids[(ids < least) | (ids >= bound)][0])
+            raise RunError(describe_by(op, arrays, _outside(name, slot, least, bound, bad)))
 
-    if not ids.size:
-        return nothing
-    # CuPy takes nothing of an empty axis.
-    return check if k.xp is np or not bound else noted(k, slot, explain, least, bound)
+    return check
 
 
 def outside(k: KernelArgs, slot: str, least: int, bound: int) -> Explain:
     """The message about an id outside [least, bound)."""
     name, describe = k.op.inputs[slot][0], k.describe
-    wanted = f"want {least} <= {slot} < {bound}"
-    return lambda _, bad: describe(f"{slot} {name!r} holds {bad}, {wanted}")
+    return lambda _, bad: describe(_outside(name, slot, least, bound, bad))
+
+
+def _outside(name: str, slot: str, least: int, bound: int, bad: int) -> str:
+    return f"{slot} {name!r} holds {bad}, want {least} <= {slot} < {bound}"
+
+
+def _refuse(op: OperatorView, slot: str, bound: int, arrays: Mapping[str, Any]) -> None:
+    """Raise the error of ids of which one is out of range."""
+    _check(op, slot, bound, None, arrays)()
 
 
 def noted(
@@ -117,19 +137,32 @@ def checked_rows(k: KernelArgs, slot: str, x: Any, out: Any) -> Call | None:
         return None
     if not x[:1].flags.c_contiguous or x.dtype.hasobject:
         return None
-    size = out.itemsize * (out.size // ids.size)
-    fields = {"count": ids.size, "ids": ids, "ids_step": ids.strides[0] // ids.itemsize}
-    fields |= {"rows": len(x), "bytes": size, "source": x, "source_step": x.strides[0]}
-    block = bind(team.library(), "opscope_take", **fields, target=out)
-    argument, complain = block.struct, id_check(k, slot, len(x))
+    block, task = _taken(x, ids, out, gaps=False)
+    complain = partial(_refuse, k.op, slot, x.shape[0])
+    return replace(task, check=team.Marked(block.address_of("bad"), complain, k.arrays))
 
-    def check() -> None:
-        if argument.bad:
-            argument.bad = 0  # before the error: the next run must not see it
-            complain()
 
-    task = team.block_task(team.copy_work(ids.size, size), block)
-    return replace(task, check=check)
+def taken_rows(x: Any, rows: Any, out: Any) -> Call | None:
+    """A call for out = x[rows], and zeros where a number is -1; None where the arrays do not suit
+    the native library.
+
+    Args:
+        x: [N, ...]. rows: int64 [M], less than N. out: [M, ...].
+    """
+    suited = is_whole(out) and is_whole(x) and x.dtype == out.dtype and rows.dtype == np.int64
+    if not suited or x.dtype.hasobject or team.library() is None or not (x.size and out.size):
+        return None
+    return _taken(x, rows, out, gaps=True)[1]
+
+
+def _taken(x: Any, ids: Any, out: Any, *, gaps: bool) -> tuple[Block, team.ParallelTask]:
+    """The task of taking rows, and its argument; see `opscope_take` of native/declarations.py."""
+    count = ids.size
+    size = out.itemsize * (out.size // count)
+    fields = {"count": count, "ids": ids, "ids_step": ids.strides[0] // ids.itemsize}
+    fields |= {"rows": x.shape[0], "bytes": size, "source": x, "source_step": x.strides[0]}
+    block = bind(team.library(), "opscope_take", gaps=gaps, target=out, **fields)
+    return block, team.block_task(team.copy_work(count, size), block)
 
 
 def scatter_adder(k: KernelArgs, out: Any, ids: Any, values: Any) -> Call:

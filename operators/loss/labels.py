@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.sizes.shape import Shape, ShapeArgs, count
-from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.base.sizes.shape import OperatorView, Shape, ShapeArgs, count
+from ...framework.ir.kernel_args import Call, KernelArgs, describe_by
 from ...framework.ir.registry import AttrSpec, Slot
 from ..linear.matmul import as_rows
 
@@ -103,13 +104,22 @@ def _nothing_to_check() -> None:
 
 def bad_label(k: KernelArgs, classes: int) -> Explain:
     """The message about a label that is no class."""
-    name = k.op.inputs["label"][0]
+    op, describe = k.op, k.describe
+    return lambda at, label: describe(_bad_label(op, classes, at, label))
 
-    def explain(at: int, label: int) -> str:
-        return describe(f"label {name!r} holds {label} at sample {at}, want 0 .. {classes - 1}")
 
-    describe = k.describe
-    return explain
+def _bad_label(op: OperatorView, classes: int, at: int, label: int) -> str:
+    name = op.inputs["label"][0]
+    return f"label {name!r} holds {label} at sample {at}, want 0 .. {classes - 1}"
+
+
+def refuse_labels(op: OperatorView, classes: int, ignored: int, arrays: Mapping[str, Any]) -> None:
+    """Raise the error of labels of which one is neither a class nor `ignored`."""
+    labels = arrays[op.inputs["label"][0]].reshape(-1)
+    bad = ((labels < 0) | (labels >= classes)) & (labels != ignored)
+    if bad.any():
+        at = int(bad.argmax())
+        raise RunError(describe_by(op, arrays, _bad_label(op, classes, at, int(labels[at]))))
 
 
 def _noted(k: KernelArgs, values: Any, classes: int) -> Call:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...framework.base.dtypes import is_float
 from ...framework.base.sizes.shape import ShapeArgs, ShapeRule
+from ...framework.fusion.compiled.arguments import made_array
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
@@ -145,19 +146,25 @@ def reduce_mean_kernel(k: KernelArgs) -> Call:
 def _mean(k: KernelArgs, out: Any) -> Any:
     """The mean of x over the axes along which `out`, of the same rank or a scalar, has size 1."""
     x = k["x"]
-    share = _share(x.size, out.size, out.dtype)
+    share = _share(k, x.size, out.size, out.dtype)
     return in_order(reducing(k.xp, x, out) or nothing, partial(k.xp.multiply, out, share, out=out))
 
 
-def _share(elements: int, results: int, dtype: np.dtype) -> Any:
+def _share(k: KernelArgs, elements: int, results: int, dtype: np.dtype) -> Any:
     """1 / count, the weight of one element in a mean; NaN for no elements."""
-    return dtype.type(1 / (elements // results) if elements else "nan")
+    if k.xp is not np:
+        return _shares(dtype, elements, results)[0]
+    return made_array(partial(_shares, dtype), dtype, 1, elements, results).reshape(())
+
+
+def _shares(dtype: np.dtype, elements: int, results: int) -> np.ndarray:
+    return np.array([1 / (elements // results) if elements else np.nan], dtype)
 
 
 @reduce_mean.backward("x")(channels_last=(("x_grad",),))
 def reduce_mean_grad_kernel(k: KernelArgs) -> Call:
     grad, out_grad = k["x_grad"], k["out_grad"]
-    share = _share(grad.size, out_grad.size, grad.dtype)
+    share = _share(k, grad.size, out_grad.size, grad.dtype)
     return partial(k.xp.multiply, kept(k, out_grad), share, out=grad)
 
 
@@ -290,7 +297,7 @@ def mean_shape(s: ShapeArgs) -> None:
 def mean_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     if 0 < x.size <= _SMALL and x.flags.c_contiguous:
-        shares = k.xp.full(x.size, _share(x.size, 1, x.dtype), x.dtype)
+        shares = k.xp.full(x.size, _shares(x.dtype, x.size, 1)[0], x.dtype)
         if k.xp is np:
             return partial(np.dot, x.reshape(-1), shares, out)
         return row_sums(k.xp, x.reshape(-1, 1), out.reshape(1), shares)
@@ -300,4 +307,4 @@ def mean_kernel(k: KernelArgs) -> Call:
 @mean.backward("x")
 def mean_grad_kernel(k: KernelArgs) -> Call:
     grad = k["x_grad"]
-    return partial(k.xp.multiply, k["out_grad"], _share(grad.size, 1, grad.dtype), out=grad)
+    return partial(k.xp.multiply, k["out_grad"], _share(k, grad.size, 1, grad.dtype), out=grad)

@@ -6,6 +6,7 @@ numbers, or adds rows up, for whole arrays at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,10 +22,11 @@ from ...framework.base.sequence import (
     rows_in,
 )
 from ...framework.base.sizes.shape import Levels, ShapeArgs
+from ...framework.fusion.compiled.arguments import made_array
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying
-from ..base.indexing import taker
+from ..base.indexing import taken_rows, taker
 from .segments import group_reducer
 
 _STEP_COST = 48
@@ -74,6 +76,17 @@ def sequence_of_row(offsets: np.ndarray) -> np.ndarray:
     return repeated(np.arange(len(offsets) - 1), lengths_of(offsets))
 
 
+def made_rows(
+    k: KernelArgs, make: Callable[..., np.ndarray], count: int, slot: str, *sizes: int
+) -> np.ndarray:
+    """Numbers [count] that follow from the innermost offsets of an input, and from sizes.
+
+    Args:
+        make: gives them, called with the offsets and the sizes; it looks at nothing else.
+    """
+    return made_array(make, np.int64, count, *sizes, offsets=(offsets_in(k, slot),))
+
+
 # -- rows of one array as rows of another --------------------------------------------------------
 
 
@@ -102,11 +115,14 @@ def gather(k: KernelArgs, x: Any, index: np.ndarray, out: Any, empty: Any = 0) -
     Args:
         x: [R, ...]. index: [M]. out: [M, ...].
     """
+    if not out.size:
+        return nothing
+    taken = taken_rows(x, index, out) if k.xp is np and not empty else None
+    if taken is not None:
+        return taken
     # The index is known before a run, so what is special about it is found once: no rows at all, or
     # consecutive ones, which are a slice and need no `take`.
     missing = np.flatnonzero(index < 0)
-    if not out.size:
-        return nothing
     if len(missing) == len(index):
         return partial(out.fill, empty)
     begin = int(index[0])

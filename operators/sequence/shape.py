@@ -19,6 +19,7 @@ from ...framework.base.sequence import (
 )
 from ...framework.base.sizes.dims import Dim
 from ...framework.base.sizes.shape import Levels, ShapeArgs
+from ...framework.fusion.compiled.arguments import made_array
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
@@ -28,6 +29,7 @@ from .sequences import (
     gather,
     gather_grad,
     levels_of,
+    made_rows,
     offsets_in,
     packed,
     sequences_in,
@@ -128,8 +130,7 @@ def sequence_reverse_shape(s: ShapeArgs) -> None:
     s.set_offsets("out", levels)
 
 
-def _reversed(k: KernelArgs) -> np.ndarray:
-    offsets = offsets_in(k, "x")
+def _reversed(offsets: np.ndarray) -> np.ndarray:
     # Row r of the sequence [a, b) becomes row a + b - 1 - r.
     ends = repeated(offsets[:-1] + offsets[1:] - 1, lengths_of(offsets))
     return ends - np.arange(len(ends))
@@ -137,12 +138,15 @@ def _reversed(k: KernelArgs) -> np.ndarray:
 
 @sequence_reverse.kernel
 def sequence_reverse_kernel(k: KernelArgs) -> Call:
-    return gather(k, k["x"], _reversed(k), k["out"])
+    x = k["x"]
+    return gather(k, x, made_rows(k, _reversed, x.shape[0], "x"), k["out"])
 
 
 @sequence_reverse.backward("x")
 def sequence_reverse_grad_kernel(k: KernelArgs) -> Call:
-    return gather(k, k["out_grad"], _reversed(k), k["x_grad"])  # it is its own inverse
+    grad = k["out_grad"]
+    # It is its own inverse.
+    return gather(k, grad, made_rows(k, _reversed, grad.shape[0], "x"), k["x_grad"])
 
 
 # -- slice ---------------------------------------------------------------------------------------
@@ -354,8 +358,9 @@ def sequence_pad_kernel(k: KernelArgs) -> Call:
     if not out.size:
         return nothing
     batch, store = unpacked(k, out)
-    rows = _rows_of_cells(offsets_in(k, "x"), out.shape[1])
-    flat = batch.reshape(-1, *out.shape[2:])
+    count, steps = out.shape[:2]
+    rows = made_rows(k, _rows_of_cells, count * steps, "x", steps)
+    flat = batch.reshape(count * steps, *out.shape[2:])
     return in_order(gather(k, k["x"], rows, flat, k.attrs["value"]), store)
 
 
@@ -365,10 +370,10 @@ def sequence_pad_grad_kernel(k: KernelArgs) -> Call:
     if not x_grad.size:
         return nothing
     grad, load = packed(k, grad)
-    offsets = offsets_in(k, "x")
     # Gaps hold a constant, so their gradients are dropped: only the cells of rows are taken.
-    cells = _cells(offsets, grad.shape[1])
-    return in_order(load, gather(k, grad.reshape(-1, *grad.shape[2:]), cells, x_grad))
+    count, steps = grad.shape[:2]
+    cells = made_rows(k, _cells, x_grad.shape[0], "x", steps)
+    return in_order(load, gather(k, grad.reshape(count * steps, *grad.shape[2:]), cells, x_grad))
 
 
 sequence_unpad = operator(
@@ -407,8 +412,9 @@ def sequence_unpad_kernel(k: KernelArgs) -> Call:
     if not out.size:
         return nothing
     x, load = packed(k, k["x"])
-    cells = _cells(offsets_in(k, "like"), x.shape[1])
-    return in_order(load, gather(k, x.reshape(-1, *x.shape[2:]), cells, out))
+    count, steps = x.shape[:2]
+    cells = made_rows(k, _cells, out.shape[0], "like", steps)
+    return in_order(load, gather(k, x.reshape(count * steps, *x.shape[2:]), cells, out))
 
 
 @sequence_unpad.backward("x")
@@ -418,8 +424,9 @@ def sequence_unpad_grad_kernel(k: KernelArgs) -> Call:
         return nothing
     batch, store = unpacked(k, x_grad)
     # Cells that are gaps are -1 and get zeros: x has no influence there.
-    rows = _rows_of_cells(offsets_in(k, "like"), x_grad.shape[1])
-    flat = batch.reshape(-1, *x_grad.shape[2:])
+    count, steps = x_grad.shape[:2]
+    rows = made_rows(k, _rows_of_cells, count * steps, "like", steps)
+    flat = batch.reshape(count * steps, *x_grad.shape[2:])
     return in_order(gather(k, k["out_grad"], rows, flat), store)
 
 
@@ -484,8 +491,13 @@ def sequence_mask_shape(s: ShapeArgs) -> None:
 def sequence_mask_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     # Computed when the kernel is bound: offsets are fixed for a plan, and a run only copies.
-    mask = np.arange(out.shape[1]) < lengths_of(offsets_in(k, "x"))[:, None]
-    return partial(k.xp.copyto, out, k.xp.asarray(mask))
+    offsets = (offsets_in(k, "x"),)
+    mask = made_array(_mask, bool, out.size, out.shape[1], offsets=offsets).reshape(out.shape)
+    return partial(k.xp.copyto, out, mask if k.xp is np else k.xp.asarray(mask))
+
+
+def _mask(offsets: np.ndarray, steps: int) -> np.ndarray:
+    return (np.arange(steps) < lengths_of(offsets)[:, None]).reshape(-1)
 
 
 sequence_length = operator(
@@ -506,4 +518,6 @@ def sequence_length_shape(s: ShapeArgs) -> None:
 
 @sequence_length.kernel
 def sequence_length_kernel(k: KernelArgs) -> Call:
-    return partial(k.xp.copyto, k["out"], k.xp.asarray(lengths_of(offsets_in(k, "x"))))
+    out = k["out"]
+    lengths = made_rows(k, lengths_of, out.size, "x")
+    return partial(k.xp.copyto, out, lengths if k.xp is np else k.xp.asarray(lengths))

@@ -113,10 +113,10 @@ def _check_lookup(s: ShapeArgs) -> None:
 def embedding_grad_kernel(k: KernelArgs) -> Call:
     w_grad = k["w_grad"]
     padding = k.attrs["padding_idx"]
-    check = id_check(k, "ids", len(w_grad))
+    check = id_check(k, "ids", w_grad.shape[0])
     add = scatter_adder(k, w_grad, k["ids"], k["out_grad"])
-    clear = partial(w_grad[padding].fill, 0) if padding >= 0 else None
-    return in_order(check, partial(w_grad.fill, 0), add, clear)
+    clear = partial(k.xp.copyto, w_grad[padding], 0) if padding >= 0 else None
+    return in_order(check, partial(k.xp.copyto, w_grad, 0), add, clear)
 
 
 embedding_rows_grad = operator(

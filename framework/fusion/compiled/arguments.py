@@ -99,6 +99,10 @@ class Block:
         """The function that it was bound for, and the block: an item of a list of team.py."""
         return self._library.addresses[self.name], self.address
 
+    def address_of(self, field: str) -> Any:
+        """Where a field lies."""
+        return self.address + getattr(self.type, field).offset
+
     def item_of(self, name: str) -> tuple[int, int]:
         """An item of another function that takes the same argument."""
         return self._library.addresses[name], self.address
@@ -243,15 +247,18 @@ def grid(counts: Sequence[int], steps: Sequence[int], first: int = 0) -> Any:
     return grid_of(first, *counts, *steps)
 
 
-def made_array(make: Callable[..., Any], dtype: Any, count: int, *sizes: Any) -> Any:
+def made_array(
+    make: Callable[..., Any], dtype: Any, count: int, *sizes: Any, offsets: Sequence[Any] = ()
+) -> Any:
     """An array [count] that is made for sizes, and is the same for the same ones.
 
     Args:
-        make: called with the sizes.
+        make: called with the offsets, and the sizes.
+        offsets: of sequences, as a frame has them.
     """
     if TRACING.trace is not None:
-        return TRACING.trace.array(make, dtype, count, sizes)
-    return make(*sizes)
+        return TRACING.trace.array(make, dtype, count, sizes, offsets)
+    return make(*offsets, *sizes)
 
 
 def made(make: Callable[..., Any], names: Sequence[str], /, *args: Any) -> Any:

@@ -248,7 +248,8 @@ class _Steps:
         ]
         native = [(call, own) for call, own in parts if isinstance(call, NativeCall)]
         # Those that all go by rows may become blocks of rows with what is around them.
-        if len(native) < len(parts) or all(call.goes_by_rows for call, _ in native):
+        checked = any(call.names_step for call, _ in parts)
+        if checked or len(native) < len(parts) or all(call.goes_by_rows for call, _ in native):
             raise NotTracedError("calls that no table of a loop holds")
         words = [
             np.stack([np.full(len(own), function), own + away], axis=1)

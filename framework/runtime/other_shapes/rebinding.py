@@ -13,6 +13,7 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from operator import is_not
 from typing import Any, NamedTuple
@@ -196,6 +197,7 @@ class _Joint:
         )
         self._steps_of = [step for step, many in enumerate(steps.values()) for _ in many]
         self._fixed_names = list(dict.fromkeys([n for one in traced for n in one.operands.fixed]))
+        self._leveled = list(dict.fromkeys([n for one in traced for n in one.levels]))
         self._served: tuple[Any, list[Any], np.ndarray] | None = None
         self._numbers = [
             slice(*ends)
@@ -318,21 +320,28 @@ class _Joint:
                 owners.append(panel_memory(size, in_turn=second))
                 row[place], nbytes[place] = owners[-1].ctypes.data, size
                 continue
-            key = first, *sizes[at]
+            key: Any = first, *sizes[at]
+            given: list[Any] = []
+            if kind == "rows":  # made of offsets, which several variables have in common
+                first, names = first  # noqa: PLW2901 - what makes it
+                given = [frame.offsets(name)[-1] for name in names]
+                key = first, *map(id, given), *sizes[at]
             lies = known.get(key)
             if lies is None:
-                array = first(*sizes[at]) if kind == "array" else memory_of(first, second)
+                make = partial(memory_of, first, second) if kind == "held" else first
+                array = make(*given, *sizes[at])
                 owners.append(array)
                 lies = known[key] = array.ctypes.data, array.nbytes
             row[place], nbytes[place] = lies
         return owners
 
     def _serving(self, frame: Any) -> np.ndarray:
-        """Which traces are of the parameters and packed weights of a frame."""
+        """Which traces are of the parameters, packed weights and sequences of a frame."""
         arrays = [frame.arrays[name] for name in self._fixed_names]
         kept = frame.kept
+        levels = [len(frame.offsets(name)) for name in self._leveled]
         # Weak: it holds variables, and so the scopes of which the traces are kept while they live.
-        state = kept and (weakref.ref(kept), len(kept.dropped)), most_threads()
+        state = kept and (weakref.ref(kept), len(kept.dropped)), levels, most_threads()
         known = self._served
         if known is None or known[0] != state or any(map(is_not, known[1], arrays)):
             serving = [one.threads == state[-1] and one.serves(frame) for one in self._traced]

@@ -21,7 +21,7 @@ from ...base.sizes.dims import Dim
 from ...fusion.compiled.arguments import NotTracedError
 from ...fusion.laid import Laid
 from ...fusion.rows.row_blocks import ByRows, Span
-from ...fusion.team import ParallelTask, in_order, nothing, task_of
+from ...fusion.team import Marked, OfArrays, ParallelTask, in_order, nothing, of_arrays, task_of
 
 _BEGIN = 64
 _MEMORY: Any = (ctypes.c_char * (sys.maxsize - _BEGIN)).from_address(_BEGIN)
@@ -41,11 +41,16 @@ class NativeCall:
         items: functions, and bytes from the begin of the words to their arguments.
         reads: variables whose arrays `bound` is to be given. short: how many items are.
         goes_by_rows: whether it may be done a block of rows after another.
+        names_step: whether its errors name the operators of the step.
     """
 
     def __init__(self, task: ParallelTask, own: Dim, names: Mapping[int, str]) -> None:
+        self._check = None
         if task.check is not None:
-            raise NotTracedError("numbers that are looked at")
+            if not isinstance(task.check, Marked):
+                raise NotTracedError("numbers that are looked at")
+            self._check = task.check.address - own, plain_partial(task.check.complain)
+        self.names_step = self._check is not None
         self.numbers = [task.work]
         self.items: list[tuple[int, int]] = []
         for function, address in task.items:
@@ -80,7 +85,10 @@ class NativeCall:
             rows = partial(make, loop, [arrays[name] for name in names])
         elif self._by is not None:
             rows = partial(self._by.made, own, list(islice(numbers, len(self._by.numbers))), held)
-        return ParallelTask(items, work, held, rows, None, self.short)
+        check = None
+        if self._check is not None:
+            check = Marked(own + self._check[0], self._check[1], arrays)
+        return ParallelTask(items, work, held, rows, check, self.short)
 
 
 class _TracedRows:
@@ -116,6 +124,41 @@ class _TracedRows:
         return ByRows(rows, items, reads, writes, held, before, given, panels)
 
 
+class RemadeCall:
+    """A call that is made of the arrays of variables; see `team.of_arrays`.
+
+    Attributes:
+        as of `NativeCall`.
+    """
+
+    goes_by_rows = False
+    names_step = True
+
+    def __init__(self, call: OfArrays) -> None:
+        self._make = plain_partial(call.make)
+        self.numbers: list[Any] = []
+        self.reads: list[str] = []
+
+    def bound(
+        self, own: int, numbers: Iterator[int], arrays: Mapping[str, Any], held: Any
+    ) -> _Call:
+        """See `NativeCall.bound`."""
+        del own, numbers, held
+        return of_arrays(self._make, arrays)
+
+
+def plain_partial(function: Any) -> Any:
+    """A function with arguments that are the same whatever the sizes are.
+
+    Raises:
+        NotTracedError: it has others.
+    """
+    given = (*function.args, *function.keywords.values())
+    if any(isinstance(one, (Dim, Laid)) for one in given):
+        raise NotTracedError("a check by a size that varies")
+    return function
+
+
 class NumpyCall:
     """A function of NumPy with its arguments.
 
@@ -125,6 +168,8 @@ class NumpyCall:
     Attributes:
         numbers: what `bound` is given: of each array its shape, strides and address.
     """
+
+    names_step = False
 
     def __init__(self, call: Any, fixed: Sequence[Any]) -> None:
         if not isinstance(call, partial) or not _is_of_numpy(call.func):
@@ -187,7 +232,7 @@ def _is_of_numpy(function: Any) -> bool:
     return plain and module.partition(".")[0] == "numpy"
 
 
-TracedCall = NativeCall | NumpyCall
+TracedCall = NativeCall | NumpyCall | RemadeCall
 
 
 def traced_calls(
@@ -198,11 +243,14 @@ def traced_calls(
     Raises:
         NotTracedError: one cannot be made for other sizes.
     """
-    return [
-        NumpyCall(one, fixed) if task is None else NativeCall(task, own, names)
-        for one in leaves(call)
-        for task in (task_of(one),)
-    ]
+    calls: list[TracedCall] = []
+    for one in leaves(call):
+        task = task_of(one)
+        if task is not None:
+            calls.append(NativeCall(task, own, names))
+        else:
+            calls.append(RemadeCall(one) if isinstance(one, OfArrays) else NumpyCall(one, fixed))
+    return calls
 
 
 def binder_of(parts: Sequence[TracedCall]) -> Callable[..., _Call]:
@@ -233,7 +281,7 @@ _Places = Sequence[tuple[int, int]]
 
 
 def same_calls(call: Any, other: Any, anywhere: _Places = (), alike: _Places = ()) -> bool:
-    """Whether two functions of NumPy have the same arguments.
+    """Whether two functions of NumPy, or that are made of arrays, have the same arguments.
 
     Args:
         anywhere: addresses and bytes of memory in whose place the other one may have any.
@@ -241,6 +289,8 @@ def same_calls(call: Any, other: Any, anywhere: _Places = (), alike: _Places = (
     """
     if not isinstance(call, partial) or not isinstance(other, partial):
         return False
+    if (made := getattr(call, "made_by", None)) is not None:
+        return same_calls(made, getattr(other, "made_by", None))
     ours, theirs = (one.args + tuple(one.keywords.values()) for one in (call, other))
     return (
         call.func == other.func

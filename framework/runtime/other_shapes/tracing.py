@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -251,11 +252,22 @@ class Trace:
             return grid_of(*sizes)
         return LaidGrid(counts, steps, first, self._later("array", made_grid, sizes))
 
-    def array(self, make: Callable[..., Any], dtype: Any, count: Any, sizes: Sequence[Any]) -> Any:
+    def array(
+        self,
+        make: Callable[..., Any],
+        dtype: Any,
+        count: Any,
+        sizes: Sequence[Any],
+        offsets: Sequence[_Offsets],
+    ) -> Any:
         """See `arguments.made_array`."""
-        if not any(isinstance(one, Dim) for one in (count, *sizes)):
+        if offsets:
+            names = tuple([one.name for one in offsets])
+            address = self._later("rows", (make, names), tuple(sizes))
+        elif any(isinstance(one, Dim) for one in (count, *sizes)):
+            address = self._later("array", make, tuple(sizes))
+        else:
             return make(*sizes)
-        address = self._later("array", make, tuple(sizes))
         return Laid.side_by_side(np.dtype(dtype), (count,), address)
 
     def made(self, make: Callable[..., Any], names: Sequence[str], args: tuple[Any, ...]) -> Any:
@@ -285,6 +297,17 @@ class Trace:
         return Laid.side_by_side(dtype, shape, self._later("scratch", (size,), None))
 
 
+@dataclass(frozen=True)
+class _Offsets:
+    """What stands for the offsets of a variable: what is made of them is made again for each frame,
+    see `arguments.made_array`."""
+
+    name: str
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise NotTracedError("offsets of sequences")
+
+
 class _TracedSteps(BoundSteps):
     """The frame of a step that is traced."""
 
@@ -309,12 +332,14 @@ class _TracedSteps(BoundSteps):
         self.prepared = None if frame.prepared is None else _PreparedHere(frame.prepared)
         self.least_cost = frame.least_cost
         self.makes_lists = frame.makes_lists
+        self.levels: dict[str, int] = {}
 
-    def offsets(self, name: str) -> tuple[np.ndarray, ...]:
-        """See `BoundSteps.offsets`; where rows are of sequences, kernels look at their numbers."""
-        if super().offsets(name):
-            raise NotTracedError("offsets of sequences")
-        return ()
+    def offsets(self, name: str) -> tuple[Any, ...]:
+        """See `BoundSteps.offsets`."""
+        self.levels[name] = len(super().offsets(name))
+        if self.levels[name] > 1:
+            raise NotTracedError("sequences of sequences")
+        return (_Offsets(name),) * self.levels[name]
 
 
 class _Specs(dict[str, Any]):
@@ -339,9 +364,11 @@ class _Specs(dict[str, Any]):
             if inner := [one for one in op.output_vars() if one not in self._arrays]:
                 results = infer_one(op, self.all, self._declared, {}, InferredOpen())
                 self.update((one, results[one]) for one in inner)
-        if name not in self:
-            raise KeyError(name)
-        return self[name]
+        if name in self:
+            return self[name]
+        if name not in self._arrays:  # of another shape in other frames, and nothing tells of it
+            raise NotTracedError("the shape of a variable without an array")
+        raise KeyError(name)
 
 
 def _shares_nothing(memory: Any, key: Any) -> None:
@@ -445,6 +472,7 @@ class Traced:
 
     Attributes:
         operands: its variables. flags: of their arrays.
+        levels: of offsets that its kernel has asked for, by variable.
         fixed_sizes: places and values of the sizes that do not vary.
         threads: that all frames have.
         table: the conditions; values are the numbers of `later`, the words, and the numbers of
@@ -476,7 +504,7 @@ class Traced:
         ]
 
     def _take(
-        self, trace: Trace, call: _Call, asked: list[Any] | None, laid: Mapping[str, Any]
+        self, trace: Trace, call: _Call, steps: _TracedSteps, laid: Mapping[str, Any]
     ) -> None:
         """Note what a binding gave."""
         names = {id(array): name for name, array in laid.items()}
@@ -498,12 +526,15 @@ class Traced:
         )
         self.words = np.array([0 if isinstance(o, Dim) else o for o in trace.words], np.int64)
         self._owners = [owner for leaf in leaves(call) for owner in _owners(task_of(leaf))]
-        self._asked = asked
+        self._asked = None if steps.queries is None else steps.queries.asked
+        self.levels = steps.levels
         self._made = {n for n, word in enumerate(trace.words) if type(word) is _Address}
         self._begins = [*trace.begins, len(trace.words)]
 
     def serves(self, frame: Any) -> bool:
-        """Whether it is of the parameters and packed weights of a frame."""
+        """Whether it is of the parameters, packed weights and levels of sequences of a frame."""
+        if any([len(frame.offsets(name)) != levels for name, levels in self.levels.items()]):
+            return False
         if (self._asked is None) != (frame.kept is None):
             return False
         arrays, kept = frame.arrays, frame.kept
@@ -525,9 +556,11 @@ class Traced:
         # Where no frame is being bound, each asks for other memory.
         own_memory = "held", "scratch", "panels"
         any_of = [place for (kind, *_), place in later if kind in own_memory]
-        alike = [place for (kind, *_), place in later if kind == "array"]
+        alike = [place for (kind, *_), place in later if kind in ("array", "rows")]
         if ours is None or theirs is None:
             return ours is theirs and same_calls(call, other, any_of, alike)
+        if (ours.check is None) != (theirs.check is None):
+            return False
         if [one for one, _ in ours.items] != [one for one, _ in theirs.items]:
             return False
         own, size = bound.own, 8 * self._begins[-1]
@@ -579,14 +612,13 @@ def sizes_of(kind: str, first: Any, second: Any) -> list[Any]:
         return []
     if kind == "made":
         return list(second[-1])
-    return list(second if kind == "array" else first)
+    return list(second if kind in ("array", "rows") else first)
 
 
 def _bound_to(
     frame: Any, trace: Trace, step: PlanStep, laid: dict[str, Any]
-) -> tuple[_Call, list[Any] | None]:
-    """The call that a step is bound to for what stands for its arrays, and what was asked about
-    weights that stay packed.
+) -> tuple[_Call, _TracedSteps]:
+    """The call that a step is bound to for what stands for its arrays, and what bound it.
 
     Raises:
         NotTracedError: it cannot be bound to that.
@@ -600,7 +632,7 @@ def _bound_to(
         raise NotTracedError(f"{error!r}") from error
     finally:
         TRACING.trace = None
-    return call, None if steps.queries is None else steps.queries.asked
+    return call, steps
 
 
 def _owners(task: ParallelTask | None) -> list[Any]:
