@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,10 +101,11 @@ class Dims:
     def _value_text(self, size: Any) -> str:
         return self._text(size.terms) if isinstance(size, Dim) else repr(int(size))
 
-    def decided_by(self, places: Collection[int]) -> bool:
-        """Whether a condition, or a quotient, depends on some of the sizes."""
+    def decided_by(self, places: Collection[int], more: Iterable[Any] = ()) -> bool:
+        """Whether a condition, a quotient or one `more` number depends on some of the sizes."""
         numbers = {self._numbers[place] for place in places}
         deciding = [terms for terms, _ in self.conditions.values()]
+        deciding += [one.terms for one in more if isinstance(one, Dim)]
         deciding += [terms for atom in self.atoms if not isinstance(atom, int) for terms in atom]
         products = {product for terms in deciding for product in terms}
         return not all(numbers.isdisjoint(product) for product in products)
@@ -243,6 +244,11 @@ def terms_of(value: Any) -> Terms | None:
     return {(): int(value)} if isinstance(value, (int, np.integer)) else None
 
 
+def hint_of(size: int | Dim) -> int:
+    """The value that a size has here, which decides nothing."""
+    return size.hint if isinstance(size, Dim) else size
+
+
 def identity(size: int | Dim) -> Any:
     """A key that sizes share which are the same, whatever the sizes are that vary."""
     return frozenset(size.terms.items()) if isinstance(size, Dim) else size
@@ -272,6 +278,11 @@ class Dim:
     def __init__(self, dims: Dims, terms: Terms) -> None:
         self._dims = dims
         self.terms = terms
+
+    @property
+    def hint(self) -> int:
+        """See `hint_of`."""
+        return self._dims.hint(self.terms)
 
     def is_same(self, other: Any) -> bool:
         """Whether it is another size, whatever the sizes are."""

@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 
 from ...base.backend import address
+from ...base.sizes.dims import hint_of
 from ...fusion import chains
-from ...fusion.compiled.arguments import Block
+from ...fusion.compiled.arguments import TRACING, Block
 from ...fusion.rows import row_blocks
 from ...fusion.rows.row_blocks import ByRows, Span
 from ...fusion.scalars.codegen import COLUMN, FULL, ONE, ROW, Loop
 from ..plans.layouts import is_of_channels
+
+_Span = tuple[int, int, int, bool, str, Any]
+"""Where an array begins and ends, the number of its loop, whether that writes to it, its name, and
+the array."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,7 @@ def argument_of(
 
 def no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[Any]]) -> bool:
     """Whether arrays under different names that are written share no memory, or all of it."""
-    spans = []
+    spans: list[_Span] = []
     for number, (b, operands) in enumerate(zip(bound, arrays, strict=True)):
         written = {operand for operand, _ in b.loop.stores}
         for i, (name, array) in enumerate(zip(b.variables, operands, strict=True)):
@@ -140,6 +145,22 @@ def no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[Any]]) -> b
             end = first + sum((dim - 1) * step for dim, step in steps) + array.itemsize
             if array.size:
                 spans.append((first, end, number, i in written, name, array))
+    if TRACING.trace is None:
+        return _are_right(spans)
+    # Which comes first is not noted: it is no matter, and other frames have another order.
+    groups: list[list[_Span]] = []
+    last = 0
+    for span in sorted(spans, key=lambda span: (hint_of(span[0]), hint_of(span[1]))):
+        if not groups or hint_of(span[0]) >= last:
+            groups.append([])
+        groups[-1].append(span)
+        last = max(last, hint_of(span[1]))
+    TRACING.trace.keep_apart([[span[:2] for span in group] for group in groups])
+    return all([_are_right(group) for group in groups])
+
+
+def _are_right(spans: list[_Span]) -> bool:
+    """See `no_overlap`."""
     # Sorted by address, only neighbors can overlap: a plan's updates may have hundreds of arrays.
     spans.sort(key=lambda span: span[:3])
     for at, (_, end, number, writes, name, array) in enumerate(spans):

@@ -10,6 +10,7 @@ import numpy as np
 from ...base.sizes.many_dims import ManyDims
 from ...fusion.compiled.arguments import NotTracedError
 from ..plans.memory import memory_of, padded
+from .apart import Apart
 from .tracing import Bound, Traced
 
 
@@ -40,7 +41,8 @@ class Cases:
         self.own = rows[own] = begin + self._step * np.arange(count)
         dims = ManyDims([traced.table], [np.arange(len(rows))])
         numbers, met = dims.numbers(rows)
-        self.met = met[0]
+        spans = dims.values[3].values(numbers).T
+        self.met = met[0] & Apart([traced.apart]).met(spans)[:, 0]
         if traced.fixed_sizes:
             at, fixed = np.array(traced.fixed_sizes, np.int64).T
             self.met &= (sizes[at] == fixed[:, None]).all(axis=0)

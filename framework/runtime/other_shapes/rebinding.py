@@ -28,6 +28,7 @@ from ...fusion.team import library
 from ..binding import BoundSteps
 from ..plans.memory import memory_of, padded, panel_memory
 from ..plans.plan import PlanStep
+from .apart import Apart
 from .evaluating import Evaluation, Evaluations, Fixed
 from .tracing import FLAGS, Bound, Operands, Traced, flags_of, sizes_of
 
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 _FREE = 2
 """Memory of places that waits for the next shape, at most."""
-_MOST_TRACES = 3
+_MOST_TRACES = 6
 """Of a step: for sizes that lead its kernel to other decisions."""
 _Call = Callable[[], Any]
 
@@ -198,6 +199,7 @@ class _Joint:
         self._steps_of = [step for step, many in enumerate(steps.values()) for _ in many]
         self._fixed_names = list(dict.fromkeys([n for one in traced for n in one.operands.fixed]))
         self._leveled = list(dict.fromkeys([n for one in traced for n in one.levels]))
+        self._apart = Apart([one.apart for one in traced])
         self._served: tuple[Any, list[Any], np.ndarray] | None = None
         self._numbers = [
             slice(*ends)
@@ -251,11 +253,12 @@ class _Joint:
 
     def _bound(self, frame: Any, evaluation: Evaluation) -> _BoundSteps:
         evaluation.run()
+        _, sizes, words_end, end, last = self._ends
+        apart = self._apart.met(evaluation.values[None, end:last])[0]
         chosen: dict[int, int] = {}  # of the traces of a step the first one
-        for number in (evaluation.met * self._serving(frame)).nonzero()[0].tolist():
+        for number in (evaluation.met * self._serving(frame) * apart).nonzero()[0].tolist():
             chosen.setdefault(self._steps_of[number], number)
         served = chosen.values()
-        _, sizes, words_end, end = self._ends
         row, words = evaluation.row, self._words.copy()
         own = words.ctypes.data + self._bytes
         row[self._own] = own

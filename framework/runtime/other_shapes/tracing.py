@@ -24,7 +24,7 @@ import numpy as np
 
 from ....native.arguments import ALIGNED, WRITEABLE, Array
 from ...base.cpu.threads import most_threads
-from ...base.sizes.dims import Dim, Dims
+from ...base.sizes.dims import Dim, Dims, identity
 from ...base.sizes.many_dims import Table
 from ...fusion.compiled.arguments import (
     TRACING,
@@ -43,6 +43,7 @@ from ...ir.infer import InferredOpen, infer_one
 from ..binding import BoundSteps
 from ..plans.memory import traced_panels
 from ..plans.plan import Plan, PlanStep
+from .apart import Groups, numbers_of
 from .traced_calls import binder_of, is_within, leaves, same_calls, traced_calls
 
 _Call = Callable[[], Any]
@@ -201,6 +202,7 @@ class Trace:
         self.later: list[tuple[Any, ...]] = []  # what gives the addresses after the sizes
         self.words: list[Any] = []
         self.begins: list[int] = []  # of the structs among them
+        self.apart: list[Groups] = []
         self.own = self._later("words")
 
     def _later(self, *what: Any) -> Any:
@@ -222,6 +224,13 @@ class Trace:
             if isinstance(field, Array) and field.written and not self._may_write(values.get(name)):
                 raise NotTracedError("a function that writes to memory of the kernel's own")
         return _TracedBlock(self, layout, library, *layout.trace(library, values))
+
+    def keep_apart(self, groups: Groups) -> None:
+        """Note that memory of different groups is apart in all frames."""
+        if len(groups) > 1:
+            # The same array, for several loops, is there once.
+            own = [{tuple(map(identity, span)): span for span in group} for group in groups]
+            self.apart.append([list(group.values()) for group in own])
 
     def _may_write(self, array: Any) -> bool:
         """Whether an array is a frame's own, or one of all frames: what a kernel makes while it is
@@ -475,8 +484,9 @@ class Traced:
         levels: of offsets that its kernel has asked for, by variable.
         fixed_sizes: places and values of the sizes that do not vary.
         threads: that all frames have.
-        table: the conditions; values are the numbers of `later`, the words, and the numbers of
-            `calls`.
+        table: the conditions; values are the numbers of `later`, the words, the numbers of
+            `calls`, and those of `apart`.
+        apart: memory that must be apart.
         calls: what the step does. call: gives that, bound; called with where the words of its
             structs lie, the numbers of its calls, the arrays of the frame, and owners of memory,
             this trace among them.
@@ -513,7 +523,9 @@ class Traced:
         self.call = binder_of(self.calls)
         dims = trace.dims
         late = range(len(trace.sizes), len(trace.sizes) + len(trace.later))
-        if dims.pinned or dims.decided_by(late):
+        self.apart = trace.apart
+        spans = numbers_of(trace.apart)
+        if dims.pinned or dims.decided_by(late, spans):
             raise NotTracedError("a decision that holds for these sizes alone")
         self.memory = trace.later[1:]
         numbers = [number for one in self.memory for number in sizes_of(*one)]
@@ -523,6 +535,7 @@ class Traced:
             numbers,
             [trace.words[n] for n in self.at],
             [number for one in self.calls for number in one.numbers],
+            spans,
         )
         self.words = np.array([0 if isinstance(o, Dim) else o for o in trace.words], np.int64)
         self._owners = [owner for leaf in leaves(call) for owner in _owners(task_of(leaf))]
