@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 import heapq
 import operator as _operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -303,6 +303,7 @@ class Frame(BoundSteps):
 
     Attributes:
         traces: those of its plan for its scopes; None where each step is bound by its kernel.
+        traced: new traces of its steps, by id, with what kernels have bound.
         addresses: see `FrameMemory`.
         joined: buckets: names of arrays that lie side by side -> the one array of all.
         options: that it was bound with. chosen: those of the block that it last ran in, if any.
@@ -336,6 +337,7 @@ class Frame(BoundSteps):
         self.joined, self.addresses = memory.joined, memory.addresses
         kernels = RunState(place), memory.arrays, workspace.scratch, memory.share
         super().__init__(plan, scope, place, train, *kernels, fused)
+        self.traced: dict[int, tuple[Any, Callable[[], Any]]] = {}
         if place.kind == "cpu":
             self._writes = written_variables(plan, scope)
             self.kept = kept_factors(plan, scope, self._writes)
@@ -395,6 +397,19 @@ class Frame(BoundSteps):
 
             traced = {**traced, **bind_alike(self, traced)}
         self.calls = [traced.get(id(step)) or self._by_kernel(step) for step in steps]
+        self._keep_traces()
+
+    def bind_readers(self, names: Set[str]) -> bool:
+        """See `BoundSteps.bind_readers`."""
+        bound = super().bind_readers(names)
+        self._keep_traces()
+        return bound
+
+    def _keep_traces(self) -> None:
+        if self.traced:
+            from .other_shapes.rebinding import keep  # for nets that come with several shapes
+
+            keep(self)
 
     def _bind(self, step: PlanStep) -> Callable[[], Any]:
         traces = None if self.traces is None else self.traces.get(id(step))

@@ -84,24 +84,28 @@ def by_weights(
         x = s.part(s.large, group)
         ragged = s.deep and room != outs
         seen = image(k, work, x, s.frame(shape), as_one=joined, copy=ragged)
-        channels = np.arange(1 if s.deep else x.shape[1])
+        channels = 1 if s.deep else x.shape[1]
         so, si, down, right = steps(w_grad)
-        taps = s.taps(seen.row, seen.pixel), grid(w_grad.shape[2:], (down, right))
         # Where the taps of a filter lie side by side its gradients are written in that order; sums
         # of one vector, of many rows at once, want channels side by side.
         by_channel = w_grad[0].flags.c_contiguous and room > lanes(dtype)
-        dense = 1, channels.size, channels.size * s.right.kernel
+        dense = 1, channels, channels * s.right.kernel
         in_order = by_channel or (si, right, down) == dense
-        rows = [(taps[0], channels), (taps[1], channels * si)]
+        seen_steps = s.down.dilation * seen.row, s.right.dilation * seen.pixel
+        axes = (channels, *w_grad.shape[2:])
         at, places = (
-            (b[:, None] + a if by_channel else a[:, None] + b).reshape(-1) for a, b in rows
+            grid(axes, (apart, *taps))
+            if by_channel
+            else grid((*axes[1:], channels), (*taps, apart))
+            for taps, apart in ((seen_steps, 1), ((down, right), si))
         )
         step = so
     pixels = s.pixels(seen.row, seen.pixel, shape)
     if joined:
         parts, sets = min(room // lanes(dtype), threads()), 1
-        pixels = (grid((batch,), (seen.step,))[:, None] + pixels).reshape(-1)
-        by_pixel = grad.transpose(0, 2, 3, 1).reshape(1, 1, len(pixels), outs)
+        pixel_steps = s.down.stride * seen.row, s.right.stride * seen.pixel
+        pixels = grid((batch, *shape), (seen.step, *pixel_steps))
+        by_pixel = grad.transpose(0, 2, 3, 1).reshape(1, 1, pixels.size, outs)
         grad = by_pixel.transpose(0, 3, 1, 2)
     plane = Frame(grad.shape[2], grad.shape[3], 0, 0)
     # The vector of the last pixel may reach beyond the array: it is read from a copy then.
@@ -115,14 +119,14 @@ def by_weights(
         "sums_of",
         grad.size * len(at),
         **{"parts": parts, "sets": sets, "images": len(grad), "threads": threads()},
-        **{"row_places": np.asarray(at, np.int64), "pixels": len(pixels), "few": few},
-        **{"pixel_places": np.asarray(pixels, np.int64), "image": seen.part, "grad": given.part},
+        **{"row_places": at, "pixels": pixels.size, "few": few},
+        **{"pixel_places": pixels, "image": seen.part, "grad": given.part},
         **{"grad_step": given.pixel, "deep": s.deep} | fields,
     )
     work.add(
         *("convolution", "total"),
         **{"parts": sets, "wanted": outs, "w_grad": w_grad, "w_step": step, "in_order": in_order},
-        **{"places": np.asarray(places, np.int64), "b_grad": b_grad} | fields,
+        **{"places": places, "b_grad": b_grad} | fields,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..python.cached import cached_property
 from .dims import Dims, Terms, terms_of
 
 _MOST = 2.0**58
@@ -27,13 +28,23 @@ class Sums:
         self.factors = factors
         self.places = places
         self.counts = counts
-        self._begins = np.cumsum(counts) - counts
-        degrees = np.count_nonzero(places, axis=0)
-        self._largest = [
-            (degree, int(np.abs(factors[degrees == degree]).max()))
+
+    # Only where NumPy evaluates them: parts of larger lists are never evaluated alone.
+    @cached_property
+    def _degrees(self) -> np.ndarray:
+        return np.count_nonzero(self.places, axis=0)
+
+    @cached_property
+    def _largest(self) -> list[tuple[int, int]]:
+        degrees = self._degrees
+        return [
+            (degree, int(np.abs(self.factors[degrees == degree]).max()))
             for degree in np.unique(degrees).tolist()
         ]
-        self._multiplied = np.unique(places[:, degrees > 1])
+
+    @cached_property
+    def _multiplied(self) -> np.ndarray:
+        return np.unique(self.places[:, self._degrees > 1])
 
     @classmethod
     def of(cls, polynomials: Sequence[Terms]) -> Sums:
@@ -77,7 +88,7 @@ class Sums:
             if np.abs(self._terms(numbers.astype(np.float64))).max() > _MOST:
                 raise OverflowError("a polynomial of sizes")
         terms = self._terms(numbers)
-        return np.add.reduceat(terms, self._begins)
+        return np.add.reduceat(terms, np.cumsum(self.counts) - self.counts)
 
     def _surely_fits(self, numbers: np.ndarray) -> bool:
         """Whether no term is too large, by the largest of the numbers: those that are multiplied

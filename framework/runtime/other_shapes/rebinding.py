@@ -418,35 +418,41 @@ class StepTraces:
         op = self._step.operators[0]
         return op.describe("its kernel binds it to other fields", frame.plan.specs)
 
-    def add(self, frame: Any, call: _Call) -> None:
-        """Trace the step for the shapes of a frame, where that may serve others.
-
-        Args:
-            call: the step as its kernel has bound it to the frame.
-
-        Raises:
-            RunError: with OPSCOPE_VERIFY=1, where the trace disagrees with the kernel.
-        """
+    def trace(self, frame: Any) -> Traced | None:
+        """The step as it is traced for the shapes of a frame; None where that serves no others."""
         if self._failed or len(self.traced) >= _MOST_TRACES:
-            return
+            return None
         operands = Operands(frame.plan, self._step, frame.arrays)
         if operands.ranks != self._ranks or not operands.suits(frame.arrays):
             self._failed = True
-            return
+            return None
         sizes = operands.sizes(frame.arrays)
         addresses = operands.addresses()
         try:
             pairs = enumerate(zip(sizes, self._first, strict=True))
             self._varying |= {at for at, (a, b) in pairs if a != b and at not in addresses}
-            traced = Traced(frame, self._step, operands, self._varying)
+            return Traced(frame, self._step, operands, self._varying)
         except (NotTracedError, OverflowError) as error:
             _log.debug("%s is bound again for each shape: %s", self._step.operators[0], error)
             self._failed = True
-            return
-        again = _Joint({0: [traced]}).bound(frame)
-        if again and again.calls and traced.agrees(again.trace_of(0)[1], again.calls[0], call):
-            self.traced.append(traced)
-            return
+            return None
+
+    def add(
+        self, frame: Any, traced: Traced, call: _Call, found: _BoundSteps | None, key: int
+    ) -> None:
+        """Keep a trace of a frame's step, where it binds it to the same as the kernel.
+
+        Args:
+            call: the step as its kernel has bound it. found, key: what traces have bound.
+
+        Raises:
+            RunError: with OPSCOPE_VERIFY=1, where the trace disagrees with the kernel.
+        """
+        if found is not None and key in found.calls:
+            by, bound = found.trace_of(key)
+            if by is traced and traced.agrees(bound, found.calls[key], call):
+                self.traced.append(traced)
+                return
         self._failed = True
         if frame.plan.options.verify:
             raise RunError(self._disagreement(frame))
@@ -462,8 +468,24 @@ def note(frame: Any, step: PlanStep, call: _Call) -> None:
         operands = Operands(frame.plan, step, frame.arrays)
         suits = plain and operands.suits(frame.arrays)
         frame.traces[id(step)] = StepTraces(frame, step, operands if suits else None)
-    else:
-        traces.add(frame, call)
+    elif (traced := traces.trace(frame)) is not None:
+        frame.traced[id(step)] = traced, call
+
+
+def keep(frame: Any) -> None:
+    """Keep the new traces of a frame, where they bind it to the same as the kernels: all of them
+    are looked at together, by what binds the frames that follow."""
+    new, known = frame.traced, frame.traces
+    frame.traced = {}
+    of_steps = {key: list(one.traced) for key, one in known.items() if one}
+    for key, (traced, _) in new.items():
+        of_steps[key].append(traced)
+    joint = _Joint(of_steps)
+    found = joint.bound(frame)
+    for key, (traced, call) in new.items():
+        known[key].add(frame, traced, call, found, key)
+    if all([known[key].traced[-1:] == [traced] for key, (traced, _) in new.items()]):
+        known.joint = joint
 
 
 def bound(frame: Any) -> dict[int, _Call]:
