@@ -43,14 +43,14 @@ class Dims:
 
     Attributes:
         atoms: in order, of each the place of a size, or what is divided by what.
-        conditions: polynomials, each with how it compares with 0: ">=", "==" or "!=". By text.
+        conditions: polynomials, each with how it compares with 0: ">=", "==" or "!=".
         pinned: places of sizes of which one value alone meets the conditions.
     """
 
     def __init__(self, *, hashes: bool = True) -> None:
         self.hashes = hashes
         self.atoms: list[Atom] = []
-        self.conditions: dict[str, tuple[Terms, str]] = {}
+        self.conditions: dict[Hashable, tuple[Terms, str]] = {}
         self._numbers: dict[Hashable, int] = {}  # of atoms
         self._hints: list[int] = []
         self._least: list[float] = []
@@ -81,10 +81,9 @@ class Dims:
     def meets(self, sizes: Sequence[int]) -> bool:
         """Whether other sizes meet all conditions."""
         if self._meets is None or self._meets[0] != len(self.conditions):
-            self._meets = (
-                len(self.conditions),
-                self._function(" and ".join([*self.conditions, "True"])),
-            )
+            pairs = self.conditions.values()
+            texts = [f"{self._text(terms)} {sign} 0" for terms, sign in pairs]
+            self._meets = len(pairs), self._function(" and ".join([*texts, "True"]))
         try:
             return self._meets[1](sizes)
         except ZeroDivisionError:  # of a quotient, which is computed before the conditions
@@ -137,17 +136,27 @@ class Dims:
 
     def least(self, terms: Terms) -> float:
         """What a polynomial is at least."""
+        return self._bound(terms, 1)
+
+    def _bound(self, terms: Terms, sign: int) -> float:
+        """What a polynomial times a sign is at least."""
         total = 0.0
         for product, factor in terms.items():
-            bounds = [self._least[number] for number in product]
-            if product and (factor < 0 or min(bounds) < 0):
-                return -math.inf
-            total += math.prod(bounds, start=factor)
+            term: float = sign * factor
+            if product:
+                if term < 0:
+                    return -math.inf
+                for number in product:
+                    bound = self._least[number]
+                    if bound < 0:
+                        return -math.inf
+                    term *= bound
+            total += term
         return total
 
     def _note(self, terms: Terms, sign: str) -> None:
         """Note a condition."""
-        self.conditions[f"{self._text(terms)} {sign} 0"] = terms, sign
+        self.conditions[frozenset(terms.items()), sign] = terms, sign
 
     def _atom_text(self, atom: Atom) -> str:
         if isinstance(atom, int):
@@ -163,12 +172,12 @@ class Dims:
 
     def is_true(self, terms: Terms, compare: Callable[[Any, Any], bool]) -> bool:
         """Whether a polynomial compares so with 0: by its bounds; else by value, a condition."""
+        least = self._bound(terms, 1)
+        if least > 0 or (compare is operator.lt and least >= 0):
+            return compare(least, 0)
+        if self._bound(terms, -1) > 0:
+            return compare(-1, 0)
         truth = compare(self.hint(terms), 0)
-        negated = {product: -factor for product, factor in terms.items()}
-        if self.least(terms) > 0 or self.least(negated) > 0:
-            return truth
-        if compare is operator.lt and self.least(terms) >= 0:
-            return truth
         if abs(terms.get((), 0)) > _VAST:
             return truth
         if compare is operator.eq:

@@ -416,15 +416,22 @@ _NONE: Mapping[str, np.ndarray] = {}
 
 
 @functools.cache
+def _filler_code(struct: Struct) -> tuple[str, Any]:
+    """How a struct is laid out, and the code that defines its filler: compiled once for both."""
+    parts = {n: f for n, f in struct.fields.items() if isinstance(f, Inner)}
+    sizes = {n: ctypes.sizeof(_c_struct(_part_of(f.struct))) for n, f in parts.items()}
+    form, text = filler_text(struct, frozenset(_HELPERS), sizes)
+    return form, compile(text, f"<{struct.name}>", "exec")
+
+
+@functools.cache
 def _filler(struct: Struct, traced: bool = False) -> Callable[..., tuple[Any, list[Any]]]:
     """The function that fills a struct; see native/arguments.py.
 
     Args:
         traced: it returns the words as they were given, `Dim`s among them.
     """
-    parts = {n: f for n, f in struct.fields.items() if isinstance(f, Inner)}
-    sizes = {n: ctypes.sizeof(_c_struct(_part_of(f.struct))) for n, f in parts.items()}
-    form, text = filler_text(struct, frozenset(_HELPERS), sizes)
+    form, code = _filler_code(struct)
     arrays = [field for field in struct.fields.values() if isinstance(field, Array)]
     dtypes = {field.dtype: _of_name(field.dtype) for field in arrays}
     names: dict[str, Any] = {"_fields": struct.fields, "_dtype": _dtype, "_dtypes": dtypes}
@@ -432,7 +439,7 @@ def _filler(struct: Struct, traced: bool = False) -> Callable[..., tuple[Any, li
     names["_together"] = Layout.refuse_together
     if traced:
         names |= {"_ndarray": None, "_pack": lambda *words: words, "bytes": lambda part: part}
-    exec(text, names)  # noqa: S102 - text of our own
+    exec(code, names)  # noqa: S102 - text of our own
     return names["fill"]
 
 
@@ -530,7 +537,9 @@ class Layout:
             number: Any = value if isinstance(value, Dim) else operator.index(value)
         except TypeError:
             raise self.refuse(name, "a whole number", repr(value)) from None
-        if not least <= number <= most:
+        # Of a size that varies, bounds that say nothing would be compared each time.
+        high = most if most < 1 << 60 or type(number) is int else number
+        if not least <= number <= high:
             bounds = f"from {least} on" if most > 1 << 60 else f"from {least} to {most}"
             raise self.refuse(name, f"a whole number {bounds}", str(number))
         return number
