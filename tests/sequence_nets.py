@@ -20,7 +20,7 @@ def drawn_net(rng: np.random.Generator, dtype: str) -> tuple[NetBuilder, list[st
     h: Any = b.embedding(words, [20, WIDTH])
     found: list[Any] = []
     for _ in range(int(rng.integers(2, 5))):
-        way = int(rng.integers(8))
+        way = int(rng.integers(10))
         if way == 0:
             h = b.fc(h, WIDTH, activation="tanh")
         elif way == 1:
@@ -36,8 +36,13 @@ def drawn_net(rng: np.random.Generator, dtype: str) -> tuple[NetBuilder, list[st
             h = b.add(h, b.sequence_expand(b.sequence_pool(h), h))
         elif way == 6:
             h = b.mul(h, b.sequence_softmax(h))
-        else:
+        elif way == 7:
             h = b.sub(h, b.sequence_shift(h, by=int(rng.integers(-1, 2))))
+        elif way == 8:
+            padded = b.multi_head_attention(b.sequence_pad(h), heads=3, causal=True)
+            h = b.add(h, b.sequence_unpad(padded, h))
+        else:
+            h = b.sub(h, b.sequence_expand(b.sequence_pool(h, pool_type="last"), h))
         found.append(h)
     loss = b.mean(b.softmax_cross_entropy(b.fc(h, 5), labels))
     b.backward_from(loss)

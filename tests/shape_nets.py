@@ -20,7 +20,9 @@ def drawn_net(rng: np.random.Generator) -> tuple[NetBuilder, list[str]]:
     for number in range(int(rng.integers(2, 6))):
         way = int(rng.integers(6))
         if way == 0:
-            h = b.conv2d(h, filters=CHANNELS, kernel=int(rng.choice([1, 3])), padding=1)
+            stride = int(rng.choice([1, 1, 2]))
+            kernel = int(rng.choice([1, 3]))
+            h = b.conv2d(h, filters=CHANNELS, kernel=kernel, padding=1, stride=stride)
             h = b.max_pool2d(h, kernel=[2, 2]) if rng.random() < 0.3 else h
         elif way == 1:
             h = b.add(h, b.mean(h, axes=[2, 3], keepdims=True))

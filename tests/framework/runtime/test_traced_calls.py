@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, OpContext, Scope
+from opscope.framework.base.errors import RunError
+from opscope.framework.base.sequence import Sequences
 from opscope.framework.base.sizes.dims import Dims
 from opscope.framework.fusion.compiled.arguments import NotTracedError
 from opscope.framework.fusion.laid import Laid
@@ -25,6 +27,7 @@ from opscope.framework.runtime.other_shapes.traced_calls import (
     same_calls,
     traced_calls,
 )
+from opscope.framework.runtime.plain_net import PlainNet
 
 
 def laid(array: Any) -> Any:
@@ -177,3 +180,59 @@ def test_all_steps_of_a_net_are_bound_by_traces(monkeypatch: pytest.MonkeyPatch)
         assert len(results[1][1]) > 9
         if number > 2:  # a product may choose another way for a size
             assert set(results[0][1]) <= {"affine"}
+
+
+def test_errors_of_traced_steps_name_their_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "_SLOW", 0.0)
+    monkeypatch.setenv("OPSCOPE_VERIFY", "1")
+    b = NetBuilder("tagger")
+    words, labels = (b.input(name, [-1], "int64") for name in ("words", "labels"))
+    scores = b.fc(b.embedding(words, [9, 6]), 7)
+    b.mean(b.softmax_cross_entropy(scores, labels), name="loss")
+    b.backward_from("loss")
+    scope, rng = Scope(), np.random.default_rng(0)
+    b.initialize(scope)
+
+    def loss(count: int, **changed: tuple[int, int]) -> Any:
+        feed = {"words": rng.integers(0, 9, count), "labels": rng.integers(0, 7, count)}
+        for name, (at, value) in changed.items():
+            feed[name][at] = value
+        return b.run(scope, feed=feed, fetch=["loss"])
+
+    for count in (5, 8, 11, 4):
+        loss(count)
+    with pytest.raises(RunError, match=r"embedding\).*ids 'words' holds 9, want 0 <= ids < 9"):
+        loss(6, words=(3, 9))
+    with pytest.raises(RunError, match=r"label 'labels' holds -2 at sample 4, want 0 .. 6"):
+        loss(7, labels=(4, -2))
+    with pytest.raises(RunError, match=r"label 'labels' holds 7 at sample 0, want 0 .. 6"):
+        loss(6, labels=(0, 7))
+    for count in (6, 7, 12):
+        assert np.isfinite(loss(count)["loss"])
+    frames = scope.frames()
+    types = {"embedding", "embedding_grad", "softmax_cross_entropy", "mean", "mean_grad"}
+    kept = frames[0].traces
+    for step in frames[0].plan.steps:
+        found = {op.type for op in step.operators} & types
+        assert not found or kept[id(step)].traced, found
+        types -= found
+    assert not types
+
+
+def test_traces_are_for_arrays_with_sequences_or_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "_SLOW", 0.0)
+    net = PlainNet()
+    net.add_op("positions", ["x"], ["out"], {"axis": 0})
+    scope = Scope()
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        lengths = rng.integers(0, 7, 4).tolist()
+        rows = [np.zeros((length, 3), np.float32) for length in lengths]
+        whole = np.concatenate(rows)
+        wanted = np.arange(len(whole))
+        packed = number % 3 > 0
+        if packed:
+            wanted = np.concatenate([np.arange(length) for length in lengths])
+        scope.feed({"x": Sequences.from_list(rows) if packed else whole})
+        net.run(scope, OpContext(live_out=["out"]))
+        assert np.array_equal(scope.numpy("out"), wanted)
