@@ -135,22 +135,23 @@ def _bind(k: KernelArgs) -> Call | None:
     blocks = []
     begins = (0,) if step == queries else range(0, queries, step)
     for group, begin in product(heads.groups, begins):
-        some = slice(begin, begin + step)
-        arrays = [heads.of(group, array) for array in (query, key, value, out, mask, weights)]
-        q, keyed, valued, made, masking, w = (
-            array if array is None or number in (1, 2) else array[:, :, some]
-            for number, array in enumerate(arrays)
-        )
-        many = made.shape[2]
-        like = heads.like(many, keys) if w is None else w[0, 0]
-        one = heads.product(q[0, 0], keyed[0, 0].T, like, _scale(k, query))
-        other = heads.product(like, valued[0, 0], made[0, 0])
+        arrays = {"query": query, "key": key, "value": value, "out": out, "weights": weights}
+        arrays = {slot: heads.of(group, array) for slot, array in arrays.items()}
+        some = slice(None), slice(None), slice(begin, begin + step)
+        for slot in ("query", "out", "weights"):
+            arrays[slot] = None if arrays[slot] is None else arrays[slot][some]
+        q, keyed, valued, made = (arrays[slot][0, 0] for slot in ("query", "key", "value", "out"))
+        many = made.shape[0]
+        like = heads.like(many, keys) if weights is None else arrays["weights"][0, 0]
+        one = heads.product(q, keyed.T, like, _scale(k, query))
+        other = heads.product(like, valued, made)
         if one is None or other is None:
             return None
         fields = {"scores": one, "sums": other, "rows": many, "keys": keys, "first": begin}
-        fields |= {"query": q, "key": keyed, "value": valued, "out": made, "weights": w}
+        masking = None if mask is None else heads.of(group, mask)[some]
         fields |= _in_bytes("mask", masking, "n", "h", "down", "right")
         fields |= _in_bytes("key_mask", heads.of(group, key_mask), "n", "h", "step")
+        fields |= arrays
         blocks.append(heads.bind("attend_block", **heads.sizes, **fields))
     flags = mask is not None and mask.dtype == bool
     fields = {"blocks": Several.of(blocks), "causal": k.attrs["causal"], "flags": flags}
@@ -241,20 +242,22 @@ def _bind_grad(k: KernelArgs) -> Call | None:
     heads = _Heads(_products(k), lead, out.dtype)
     scale = _scale(k, query)
     # Only its layout counts, for the products' code: threads have memory of their own.
-    pull = None if of_query is None and of_key is None else heads.like(queries, keys)
-    turned = None if pull is None else pull.T
+    none = of_query is None and of_key is None
+    pull = heads.like(queries, keys)
     bound = []
     for group in heads.groups:
         arrays = {"query": query, "key": key, "value": value, "out": out, "out_grad": grad}
         arrays |= {"weights": weights, "query_grad": of_query, "key_grad": of_key}
         arrays |= {"value_grad": of_value}
         arrays = {slot: heads.of(group, array) for slot, array in arrays.items()}
-        one = {slot: None if own is None else own[0, 0] for slot, own in arrays.items()}
+        one: dict[str, Any] = {
+            slot: None if own is None else own[0, 0] for slot, own in arrays.items()
+        }
         products = {
             "to_value": heads.product(one["weights"].T, one["out_grad"], one["value_grad"]),
-            "to_weights": heads.product(one["out_grad"], one["value"].T, pull),
+            "to_weights": heads.product(one["out_grad"], one["value"].T, None if none else pull),
             "to_query": heads.product(pull, one["key"], one["query_grad"], scale),
-            "to_key": heads.product(turned, one["query"], one["key_grad"], scale),
+            "to_key": heads.product(pull.T, one["query"], one["key_grad"], scale),
         }
         if any(product is None for product in products.values()):
             return None
