@@ -16,7 +16,8 @@ LEFT_OUT = "tests benchmarks docs examples devtools testing build.py setup.py bu
 
 BOUNDED = {
     "calls of calls, and lists in arguments of NumPy: as deep as kernels write them": """
-        framework/runtime/other_shapes/traced_calls.py: NumpyCall._argument _same_argument leaves
+        framework/fusion/team.py: parts_of
+        framework/runtime/other_shapes/traced_calls.py: NumpyCall._argument _same_argument
     """,
     "language models of language models: two or three deep, as programs nest them": """
         speech/language_model/automaton.py: Automaton.arcs Backoff._shorter Backoff.arc

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import FunctionType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -147,6 +148,16 @@ def of_arrays(
     call: Any = partial(make(arrays))
     vars(call)["made_by"] = make
     return call
+
+
+def parts_of(call: Callable[[], Any]) -> list[Callable[[], Any]]:
+    """The calls that one consists of, see `in_order`, without those that do nothing."""
+    if call is nothing:
+        return []
+    parts = None
+    if isinstance(call, FunctionType) and task_of(call) is None:
+        parts = getattr(call, "parts", None)
+    return [call] if parts is None else [part for one in parts for part in parts_of(one)]
 
 
 def block_task(work: int, *blocks: Block) -> ParallelTask:

@@ -24,7 +24,7 @@ from ..base.scope import Scope, Variable
 from ..base.untrusted.limits import limit
 from ..fusion import chains
 from ..fusion.compiled import hot
-from ..fusion.team import in_blocks, in_lists, nothing, one_blas_thread, task_of
+from ..fusion.team import in_blocks, in_lists, nothing, one_blas_thread, parts_of, task_of
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import view_slices
 from ..ir.kernel_args import RunState
@@ -537,10 +537,11 @@ class Frame(BoundSteps):
             from .side_by_side import with_loops_beside  # for nets of several loops
 
             calls = with_loops_beside(self.plan, calls)
-        self._leaves_lists = any(task_of(call) is None for call in calls if call is not nothing)
-        if self.makes_lists:
-            return in_lists(calls)
-        return in_blocks(calls)
+        single = [(part, number) for number, call in enumerate(calls) for part in parts_of(call)]
+        calls = [part for part, _ in single]
+        self._leaves_lists = any(task_of(call) is None for call in calls)
+        joined, firsts = (in_lists if self.makes_lists else in_blocks)(calls)
+        return joined, [single[first][1] for first in firsts]
 
     def _run_watched(self, context: OpContext) -> None:
         hooks = context.hooks

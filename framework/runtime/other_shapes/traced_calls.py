@@ -21,7 +21,16 @@ from ...base.sizes.dims import Dim
 from ...fusion.compiled.arguments import NotTracedError
 from ...fusion.laid import Laid
 from ...fusion.rows.row_blocks import ByRows, Span
-from ...fusion.team import Marked, OfArrays, ParallelTask, in_order, nothing, of_arrays, task_of
+from ...fusion.team import (
+    Marked,
+    OfArrays,
+    ParallelTask,
+    in_order,
+    nothing,
+    of_arrays,
+    parts_of,
+    task_of,
+)
 
 _BEGIN = 64
 _MEMORY: Any = (ctypes.c_char * (sys.maxsize - _BEGIN)).from_address(_BEGIN)
@@ -244,7 +253,7 @@ def traced_calls(
         NotTracedError: one cannot be made for other sizes.
     """
     calls: list[TracedCall] = []
-    for one in leaves(call):
+    for one in parts_of(call):
         task = task_of(one)
         if task is not None:
             calls.append(NativeCall(task, own, names))
@@ -269,14 +278,6 @@ def _bound_in_order(parts: Sequence[TracedCall], *given: Any) -> _Call:
     return in_order(*[part.bound(*given) for part in parts])
 
 
-def leaves(call: _Call) -> list[_Call]:
-    """The calls that one consists of, see `in_order`, without those that do nothing."""
-    if call is nothing:
-        return []
-    parts = None if task_of(call) is not None else getattr(call, "parts", None)
-    return [call] if parts is None else [leaf for part in parts for leaf in leaves(part)]
-
-
 _Places = Sequence[tuple[int, int]]
 
 
@@ -287,10 +288,9 @@ def same_calls(call: Any, other: Any, anywhere: _Places = (), alike: _Places = (
         anywhere: addresses and bytes of memory in whose place the other one may have any.
         alike: and of such that the other one has with the same contents.
     """
+    call, other = (getattr(one, "made_by", one) for one in (call, other))
     if not isinstance(call, partial) or not isinstance(other, partial):
         return False
-    if (made := getattr(call, "made_by", None)) is not None:
-        return same_calls(made, getattr(other, "made_by", None))
     ours, theirs = (one.args + tuple(one.keywords.values()) for one in (call, other))
     return (
         call.func == other.func

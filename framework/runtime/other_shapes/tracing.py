@@ -38,13 +38,13 @@ from ...fusion.compiled.arguments import (
 from ...fusion.laid import Laid, LaidGrid
 from ...fusion.rows.prepared import Prepared
 from ...fusion.rows.row_blocks import ByRows, Span
-from ...fusion.team import ParallelTask, task_of
+from ...fusion.team import ParallelTask, parts_of, task_of
 from ...ir.infer import InferredOpen, infer_one
 from ..binding import BoundSteps
 from ..plans.memory import traced_panels
 from ..plans.plan import Plan, PlanStep
 from .apart import Groups, numbers_of
-from .traced_calls import binder_of, is_within, leaves, same_calls, traced_calls
+from .traced_calls import binder_of, is_within, same_calls, traced_calls
 
 _Call = Callable[[], Any]
 FLAGS = ALIGNED | WRITEABLE
@@ -538,7 +538,7 @@ class Traced:
             spans,
         )
         self.words = np.array([0 if isinstance(o, Dim) else o for o in trace.words], np.int64)
-        self._owners = [owner for leaf in leaves(call) for owner in _owners(task_of(leaf))]
+        self._owners = [owner for leaf in parts_of(call) for owner in _owners(task_of(leaf))]
         self._asked = None if steps.queries is None else steps.queries.asked
         self.levels = steps.levels
         self._made = {n for n, word in enumerate(trace.words) if type(word) is _Address}
@@ -557,7 +557,7 @@ class Traced:
 
     def agrees(self, bound: Bound, call: Any, other: Any) -> bool:
         """Whether a step is bound to the same by a trace and by its kernel: `call` and `other`."""
-        ours, theirs = leaves(call), leaves(other)
+        ours, theirs = parts_of(call), parts_of(other)
         return len(ours) == len(theirs) and all(
             self._agree(bound, *pair) for pair in zip(ours, theirs, strict=True)
         )

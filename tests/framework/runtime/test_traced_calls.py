@@ -16,14 +16,13 @@ from opscope.framework.base.sequence import Sequences
 from opscope.framework.base.sizes.dims import Dims
 from opscope.framework.fusion.compiled.arguments import NotTracedError
 from opscope.framework.fusion.laid import Laid
-from opscope.framework.fusion.team import ParallelTask, in_order, nothing, task_of
+from opscope.framework.fusion.team import ParallelTask, in_order, nothing, parts_of, task_of
 from opscope.framework.runtime import executor
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.other_shapes.traced_calls import (
     NativeCall,
     NumpyCall,
     binder_of,
-    leaves,
     same_calls,
     traced_calls,
 )
@@ -62,7 +61,7 @@ def test_functions_of_numpy_get_arrays_where_those_lie() -> None:
         partial(np.concatenate, [x, out[:, 1:4]], 1, joined),
         partial(np.add.reduce, joined, axis=(1,), out=total),
     ]
-    assert all(map(same_calls, leaves(call), own))
+    assert all(map(same_calls, parts_of(call), own))
     assert not same_calls(own[0], partial(np.multiply, x, factor, out=x))
     assert not same_calls(own[0], own[1]) and not same_calls(own[0], nothing)
 
