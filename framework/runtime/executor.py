@@ -303,7 +303,8 @@ class Frame(BoundSteps):
 
     Attributes:
         traces: those of its plan for its scopes; None where each step is bound by its kernel.
-        traced: new traces of its steps, by id, with what kernels have bound.
+        traced: new traces of its steps, by id, with what kernels have bound. layers: those that
+            steps of other layers may take, with the names of their variables.
         addresses: see `FrameMemory`.
         joined: buckets: names of arrays that lie side by side -> the one array of all.
         options: that it was bound with. chosen: those of the block that it last ran in, if any.
@@ -338,6 +339,7 @@ class Frame(BoundSteps):
         kernels = RunState(place), memory.arrays, workspace.scratch, memory.share
         super().__init__(plan, scope, place, train, *kernels, fused)
         self.traced: dict[int, tuple[Any, Callable[[], Any]]] = {}
+        self.layers: dict[Any, tuple[Any, list[str]]] = {}
         if place.kind == "cpu":
             self._writes = written_variables(plan, scope)
             self.kept = kept_factors(plan, scope, self._writes)

@@ -8,6 +8,7 @@ of the others are computed, as rows of one matrix.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import ref
@@ -58,21 +59,12 @@ class _Kinds:
         alike: dict[Any, int] = {}
         facts_of = _facts_of(plan)
         for step in plan.steps:
-            key: list[Any] = []
-            every: list[str] = []
-            for op in step.operators:
-                key += op.signature(), op.accumulate, op.device, op.role
-                every += op.input_vars()
-                every += op.output_vars()
-            # What holds nets, or runs in Python, may keep what stands for arrays. Of a list, fills
-            # look at what other steps read.
-            if None in key or (makes_lists and step.operators[0].type == "fill_constant"):
+            # Of a list, fills look at what other steps read.
+            if makes_lists and step.operators[0].type == "fill_constant":
                 continue
-            names = list(dict.fromkeys(every))
-            if len(names) < len(every) or len(step.operators) > 1:
-                number = {name: at for at, name in enumerate(names)}
-                key += [number[name] for name in every]
-                key += [number[name] for name in step.writes]
+            key, names = _structure_of(step)
+            if key is None:
+                continue
             for name in names:
                 if name not in numbers:
                     numbers[name] = len(facts)
@@ -123,6 +115,40 @@ def bind_alike(frame: Any, bound: Mapping[int, Any]) -> dict[int, _Call]:
                     part = kind if len(at) == len(kind.steps) else _part(kind, at)
                     calls.update(_bound(frame, kinds.names, part, lying.addresses[part.table]))
     return calls
+
+
+def _structure_of(step: PlanStep) -> tuple[list[Any] | None, list[str]]:
+    """What a step does with its variables, whatever these are, and their names in order; None for
+    one that is never traced."""
+    key: list[Any] = []
+    every: list[str] = []
+    for op in step.operators:
+        key += op.signature(), op.accumulate, op.device, op.role
+        every += op.input_vars()
+        every += op.output_vars()
+    names = list(dict.fromkeys(every))
+    if None in key:  # what holds nets, or runs in Python, may keep what stands for arrays
+        return None, names
+    if len(names) < len(every) or len(step.operators) > 1:
+        number = {name: at for at, name in enumerate(names)}
+        key += [number[name] for name in every]
+        key += [number[name] for name in step.writes]
+    return key, names
+
+
+def layers_of(plan: Plan) -> dict[int, int]:
+    """By the id of each step that differs from others in its variables alone, the number of what it
+    is one of: steps of layers, of which one trace may serve all."""
+    facts_of = _facts_of(plan)
+    numbers: dict[Any, int] = {}
+    found: dict[int, int] = {}
+    for step in plan.steps:
+        key, names = _structure_of(step)
+        if key is not None:
+            own = (*key, *map(facts_of, names))
+            found[id(step)] = numbers.setdefault(own, len(numbers))
+    counts = Counter(found.values())
+    return {key: number for key, number in found.items() if counts[number] > 1}
 
 
 def _facts_of(plan: Plan) -> Callable[[str], tuple[Any, ...]]:
@@ -209,7 +235,7 @@ def _is_packed(frame: Any, array: Any) -> bool:
     return bool((kept and kept.holds(array)) or (prepared and prepared.holds(array)))
 
 
-class _Operands(Operands):
+class PackedOperands(Operands):
     """The variables of a step, of which packed weights alone are known."""
 
     def is_fixed(self, name: str) -> bool:
@@ -230,7 +256,7 @@ def _bound(
         names: of the variables, by number. addresses [variables, steps]: of their arrays.
     """
     first = kind.steps[0]
-    operands = _Operands(frame, first)
+    operands = PackedOperands(frame, first)
     if not operands.suits(frame.arrays):
         return {}
     call = BoundSteps._bind(frame, first)

@@ -28,9 +28,10 @@ from ...fusion.team import library
 from ..binding import BoundSteps
 from ..plans.memory import memory_of, padded, panel_memory
 from ..plans.plan import PlanStep
+from .alike import PackedOperands, layers_of
 from .apart import Apart
 from .evaluating import Evaluation, Evaluations, Fixed
-from .tracing import FLAGS, Bound, Operands, Traced, flags_of, sizes_of
+from .tracing import FLAGS, Bound, Operands, Traced, flags_of, sizes_of, variables_of
 
 _log = logging.getLogger(__name__)
 
@@ -388,6 +389,7 @@ class StepTraces:
         self._joint: _Joint | None = None
         self._varying: set[int] = set()
         self._failed = operands is None
+        self._differs = False  # whether traces of steps of other layers do not serve it
         self._ranks = {} if operands is None else operands.ranks
         self._first = [] if operands is None else operands.sizes(frame.arrays)
 
@@ -422,7 +424,8 @@ class StepTraces:
         """The step as it is traced for the shapes of a frame; None where that serves no others."""
         if self._failed or len(self.traced) >= _MOST_TRACES:
             return None
-        operands = Operands(frame.plan, self._step, frame.arrays)
+        layer = _layer_of(frame, self._step)
+        operands = _operands_of(frame, self._step)
         if operands.ranks != self._ranks or not operands.suits(frame.arrays):
             self._failed = True
             return None
@@ -431,11 +434,34 @@ class StepTraces:
         try:
             pairs = enumerate(zip(sizes, self._first, strict=True))
             self._varying |= {at for at, (a, b) in pairs if a != b and at not in addresses}
-            return Traced(frame, self._step, operands, self._varying)
+            if layer is None or self._differs:
+                return Traced(frame, self._step, operands, self._varying)
+            return self._as_other(frame, layer, operands, sizes, addresses)
         except (NotTracedError, OverflowError) as error:
             _log.debug("%s is bound again for each shape: %s", self._step.operators[0], error)
             self._failed = True
             return None
+
+    def _as_other(
+        self, frame: Any, layer: int, operands: Operands, sizes: list[int], addresses: set[int]
+    ) -> Traced:
+        """The trace of a step of another layer, where the arrays of both lie alike; else its own.
+
+        Raises:
+            NotTracedError: it cannot be traced.
+        """
+        lies = tuple([size for at, size in enumerate(sizes) if at not in addresses])
+        flags = tuple([flags_of(frame.arrays[name]) for name in operands.ranks])
+        key = layer, lies, flags, frozenset(self._varying)
+        other, names = frame.layers.get(key, (None, []))
+        own = variables_of(self._step)
+        if other is not None:
+            found = other.of(operands, dict(zip(names, own, strict=True)))
+            if found is not None:
+                return found
+        traced = Traced(frame, self._step, operands, self._varying)
+        frame.layers[key] = traced, own
+        return traced
 
     def add(
         self, frame: Any, traced: Traced, call: _Call, found: _BoundSteps | None, key: int
@@ -453,10 +479,27 @@ class StepTraces:
             if by is traced and traced.agrees(bound, found.calls[key], call):
                 self.traced.append(traced)
                 return
+        if any(
+            [traced.table is one.table for one, _ in frame.layers.values() if one is not traced]
+        ):
+            self._differs = True  # from the step of another layer
+            return
         self._failed = True
         if frame.plan.options.verify:
             raise RunError(self._disagreement(frame))
         _log.warning("bound again for each shape: %s", self._disagreement(frame))
+
+
+def _layer_of(frame: Any, step: PlanStep) -> int | None:
+    """What a step is one of, see `layers_of`; None where it is alone."""
+    plan = frame.plan
+    return plan.steps.fact("layers", lambda: layers_of(plan)).get(id(step))
+
+
+def _operands_of(frame: Any, step: PlanStep) -> Operands:
+    """The variables of a step, with parameters left open where other layers have the step, too."""
+    alone = _layer_of(frame, step) is None
+    return Operands(frame.plan, step, frame.arrays) if alone else PackedOperands(frame, step)
 
 
 def note(frame: Any, step: PlanStep, call: _Call) -> None:
@@ -465,7 +508,7 @@ def note(frame: Any, step: PlanStep, call: _Call) -> None:
     if traces is None:
         # What holds nets, or runs in Python, may keep what stands for arrays.
         plain = all(op.signature() is not None for op in step.operators)
-        operands = Operands(frame.plan, step, frame.arrays)
+        operands = _operands_of(frame, step)
         suits = plain and operands.suits(frame.arrays)
         frame.traces[id(step)] = StepTraces(frame, step, operands if suits else None)
     elif (traced := traces.trace(frame)) is not None:
@@ -476,14 +519,14 @@ def keep(frame: Any) -> None:
     """Keep the new traces of a frame, where they bind it to the same as the kernels: all of them
     are looked at together, by what binds the frames that follow."""
     new, known = frame.traced, frame.traces
-    frame.traced = {}
-    of_steps = {key: list(one.traced) for key, one in known.items() if one}
+    of_steps = {key: list(one.traced) for key, one in list(known.items()) if one}
     for key, (traced, _) in new.items():
         of_steps[key].append(traced)
     joint = _Joint(of_steps)
     found = joint.bound(frame)
     for key, (traced, call) in new.items():
         known[key].add(frame, traced, call, found, key)
+    frame.traced, frame.layers = {}, {}
     if all([known[key].traced[-1:] == [traced] for key, (traced, _) in new.items()]):
         known.joint = joint
 

@@ -16,6 +16,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -544,6 +545,29 @@ class Traced:
         self._made = {n for n, word in enumerate(trace.words) if type(word) is _Address}
         self._begins = [*trace.begins, len(trace.words)]
 
+    def of(self, operands: Operands, names: Mapping[str, str]) -> Traced | None:
+        """The same for a step that differs in its variables alone; None where that cannot be.
+
+        Args:
+            operands: of that step. names: its variables, by those of this one.
+        """
+        if self.operands.fixed or operands.fixed or self._asked:
+            return None
+        if any([one.names_step for one in self.calls]):
+            return None
+        other = copy(self)
+        other.operands = operands
+        other.levels = {names[name]: levels for name, levels in self.levels.items()}
+        other.memory = [
+            (kind, (first[0], tuple([names[name] for name in first[1]])), second)
+            if kind == "rows"
+            else (kind, first, second)
+            for kind, first, second in self.memory
+        ]
+        if any([one.reads for one in self.calls]):
+            other.call = partial(_call_of, self.call, names)
+        return other
+
     def serves(self, frame: Any) -> bool:
         """Whether it is of the parameters, packed weights and levels of sequences of a frame."""
         if any([len(frame.offsets(name)) != levels for name, levels in self.levels.items()]):
@@ -617,6 +641,19 @@ def _same_rows(ours: Any, theirs: Any, any_of: Sequence[tuple[int, int]]) -> boo
             if not is_within(one.start, any_of):
                 pairs.append((one.start, other.start))
     return all(a == b for a, b in pairs)
+
+
+def _call_of(
+    call: Callable[..., _Call],
+    names: Mapping[str, str],
+    own: int,
+    numbers: Any,
+    arrays: Mapping[str, Any],
+    held: Any,
+) -> _Call:
+    """See `Traced.call`, of a step with other variables."""
+    mine = {name: arrays[other] for name, other in names.items() if other in arrays}
+    return call(own, numbers, mine, held)
 
 
 def sizes_of(kind: str, first: Any, second: Any) -> list[Any]:

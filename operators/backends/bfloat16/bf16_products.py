@@ -96,7 +96,7 @@ def by_terms(
     begin: Any = None
     if bias is not None:
         # Tiles load a row of 32 numbers as it lies.
-        begin = np.ascontiguousarray(bias)
+        begin = parts.side_by_side(bias)
     elif factors[1]:
         begin = arrays[2]
     # A first factor that lies in columns has its rows spread over all of its memory: no blocks of

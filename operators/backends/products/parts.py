@@ -61,6 +61,11 @@ def gemm_fields(
     return fields | {"alpha": factors[0], "beta": factors[1]}
 
 
+def side_by_side(array: Any) -> Any:
+    """An array whose elements lie side by side: itself, or a copy."""
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
 class NativeGemm:
     """A `Gemm` that a native function computes.
 
@@ -143,7 +148,7 @@ def product(
     for rows, cols in _cut(height, width, depth):
         block = out[rows, cols]
         gemm, addresses = one(make, (a[rows], b[:, cols], block), how, factors)
-        start = None if bias is None else np.ascontiguousarray(bias[cols])
+        start = None if bias is None else side_by_side(bias[cols])
         fields = {"function": gemm.address, "handle": gemm.handle, "a": a[rows], "b": b[:, cols]}
         fields |= {"c": block, "bias": start, "rows": 0, "bytes": 0, "step": 0}
         if start is not None:

@@ -136,7 +136,7 @@ def task(
         return None
     begin = None
     if bias is not None:
-        begin = np.ascontiguousarray(bias) if not bias.flags.c_contiguous else bias
+        begin = parts.side_by_side(bias)
     spans = [reads] if begin is None else [reads, row_blocks.whole(begin)]
     if factors[1] and bias is None:
         spans.append(writes)

@@ -71,7 +71,7 @@ def few_rows(
     (m, k), n = a.shape, b.shape[1]
     if m > _rows(out.dtype, by_mkl):
         return None
-    row = None if bias is None else np.ascontiguousarray(bias)
+    row = None if bias is None else parts.side_by_side(bias)
     begin = out if row is None and factors[1] else row
     fields: dict[str, Any] = {"m": m, "n": n, "k": k, "a": a, "w": b.T, "out": out, "begin": begin}
     fields |= zip(("a_step", "w_step", "out_step"), how[1], strict=True)
@@ -109,7 +109,7 @@ def task(
     high = max(_CHUNK // (n * b.itemsize) // 4 * 4, 4)
     shape = -(-k // high), n
     sums = as_view(panel_memory(math.prod(shape) * b.itemsize), (shape, b.dtype))
-    row = None if bias is None else np.ascontiguousarray(bias)
+    row = None if bias is None else parts.side_by_side(bias)
     begin = out if row is None and factors[1] else row
     fields: dict[str, Any] = {"k": k, "n": n, "x": a, "w": b, "step": how[1][1], "out": out}
     fields |= {"begin": begin, "alpha": factors[0], "high": high, "sums": sums}
