@@ -262,8 +262,8 @@ def _bound(
     call = BoundSteps._bind(frame, first)
     try:
         traced = Traced(frame, first, operands, set())
-        if any(one.names_step for one in traced.calls):
-            raise NotTracedError("errors that name the operator")
+        if traced.levels or any(one.names_step for one in traced.calls):
+            raise NotTracedError("offsets of its variables, or errors that name its operator")
         found = _BoundKind(frame, traced, names, kind, addresses)
     except (NotTracedError, OverflowError) as error:
         _log.debug("%s is bound step by step: %s", first.operators[0], error)
