@@ -81,11 +81,11 @@ class _Heads:
         self._memory: list[Any] = []
 
     def of(self, group: tuple[int, ...], stack: Any) -> Any:
-        """Those of a group in an array, [outer, inner, ...]; None for None."""
+        """The heads of a group in an array, [outer, inner, ...]; None for None."""
         return None if stack is None else stack[(*group, *self._missing)]
 
     def product(self, a: Any, b: Any, out: Any, scale: float = 1.0) -> Block | None:
-        """A product of matrices that lie as those of the first heads; none is done for no `out`."""
+        """A product of matrices that lie as the first heads do; none is done for no `out`."""
         if out is None:
             return self.bind("gemm")
         arrays = a, b, out

@@ -77,7 +77,7 @@ def _outside(name: str, slot: str, least: int, bound: int, bad: int) -> str:
 
 
 def _refuse(op: OperatorView, slot: str, bound: int, arrays: Mapping[str, Any]) -> None:
-    """Raise the error of ids of which one is out of range."""
+    """Raise the error of the first id that is out of range."""
     _check(op, slot, bound, None, arrays)()
 
 

@@ -114,7 +114,7 @@ def _bad_label(op: OperatorView, classes: int, at: int, label: int) -> str:
 
 
 def refuse_labels(op: OperatorView, classes: int, ignored: int, arrays: Mapping[str, Any]) -> None:
-    """Raise the error of labels of which one is neither a class nor `ignored`."""
+    """Raise the error of the first label that is neither a class nor `ignored`."""
     labels = arrays[op.inputs["label"][0]].reshape(-1)
     bad = ((labels < 0) | (labels >= classes)) & (labels != ignored)
     if bad.any():
