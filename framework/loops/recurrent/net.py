@@ -22,6 +22,7 @@ from functools import partial
 
 from ....proto import net_pb2 as pb
 from ...base.errors import VariableError
+from ...base.options.settings import read_once
 from ...base.python.gc_disabled import gc_disabled
 from ...base.scope import Scope, Variable
 from ...base.sizes.shape import ArraySpec
@@ -106,7 +107,7 @@ class RecurrentGradientProgram:
             )
         # A run of the forward operator leaves a new list only where it was bound anew.
         if self._program is None or saved is not self._saved:
-            with gc_disabled():
+            with read_once(), gc_disabled():
                 self._program = make_program(self._bind(saved))
             self._saved = saved
         self._program()

@@ -20,8 +20,9 @@ from ...base.cpu.threads import most_threads
 from ...base.errors import RunError
 from ...fusion.compiled.arguments import NotTracedError
 from ...runtime.other_shapes.cases import Cases
+from ...runtime.other_shapes.operands import Operands
 from ...runtime.other_shapes.traced_calls import NativeCall
-from ...runtime.other_shapes.tracing import Operands, Traced
+from ...runtime.other_shapes.tracing import Traced
 from ...runtime.plans.plan import Plan, PlanStep
 from .step_calls import MANY, StepCalls
 from .store import DoubleBuffer, StepValues, Values

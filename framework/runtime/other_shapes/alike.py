@@ -20,7 +20,8 @@ from ..binding import BoundSteps
 from ..externals import externals_of
 from ..plans.plan import Plan, PlanStep
 from .cases import Cases
-from .tracing import Operands, Traced, flags_of, variables_of
+from .operands import Operands, flags_of, variables_of
+from .tracing import Traced
 
 _log = logging.getLogger(__name__)
 

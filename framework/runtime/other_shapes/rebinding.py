@@ -31,7 +31,8 @@ from ..plans.plan import PlanStep
 from .alike import PackedOperands, layers_of
 from .apart import Apart
 from .evaluating import Evaluation, Evaluations, Fixed
-from .tracing import FLAGS, Bound, Operands, Traced, flags_of, sizes_of, variables_of
+from .operands import FLAGS, Operands, flags_of, variables_of
+from .tracing import Bound, Traced, sizes_of
 
 _log = logging.getLogger(__name__)
 
