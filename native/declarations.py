@@ -1996,4 +1996,62 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             backward=RESULT,  # from the last chunk to the first; turned before each run
         ),
     ),
+    "winograd": (
+        Struct(
+            "filters",
+            outs=SOME,
+            channels=SOME,
+            w=reads("outs:out_step channels:in_step 3:down 3:right"),
+            out_step=step_of("w", 0),
+            in_step=step_of("w", 1),
+            down=step_of("w", 2),
+            right=step_of("w", 3),
+        ),
+        Struct(
+            "spread_filters",
+            filters=Inner("filters"),
+            panels=writes("16 filters.channels whole(filters.outs,lanes)"),
+        ),
+        # Tiles are 2x2 pixels of the result; 16 numbers of each channel are multiplied for one.
+        Struct(
+            "winograd",
+            filters=Inner("filters"),
+            panels=reads("16 filters.channels whole(filters.outs,lanes)"),
+            images=SOME,
+            height=COUNT,
+            width=COUNT,
+            x=reads("images:x_image height:x_row width:x_pixel filters.channels:1"),
+            x_image=STEP,
+            x_row=STEP,
+            x_pixel=STEP,
+            top=NUMBER,  # zeros before the image
+            left=NUMBER,
+            high=SOME,  # of the result
+            across=SOME,
+            out=writes("images:out_image high:out_row across:out_pixel filters.outs:1"),
+            # As in conv.
+            other=reads(
+                "images:out_image high:out_row across:out_pixel filters.outs:1", optional=True
+            ),
+            out_image=STEP,
+            out_row=STEP,
+            out_pixel=STEP,
+            bias=reads("whole(filters.outs,lanes)", optional=True),
+            factors=reads("whole(filters.outs,lanes)", optional=True),  # before the bias is added
+            activation=Inner("activation"),
+            epilogue=Structs("epilogue", "1", optional=True),
+            block=SOME,  # groups of `high` tiles that are multiplied at a time
+            slices=SOME,  # parts of the outputs
+            threads=SOME,  # parts at once, that have memory
+            memory=updates("threads room"),
+            room=COUNT,
+            where=(
+                "block * group <= most",
+                "16*(block*group*(whole(filters.channels,lanes)+panel) + 2*lanes)"
+                " + whole(filters.channels,lanes)"
+                " + given(epilogue)*4*block*group*filters.outs <= room",
+                "not given(other) or not (given(epilogue) or filters.outs % lanes)",
+            ),
+        ),
+    ),
 }

@@ -47,7 +47,7 @@ INLINE void tile(const int high, const int wide, word k, const T *a, word lda, w
       vec_t b[WIDE];
       __builtin_prefetch(soon + j * OF_LINE, 0, 2);
 #pragma GCC unroll 4
-      for (int v = 0; v < wide; v++) b[v] = *(const vec_t *)(p + (j * wide + v) * LANES);
+      for (int v = 0; v < wide; v++) b[v] = *(const row_t *)(p + (j * wide + v) * LANES);
 #pragma GCC unroll 8
       for (int i = 0; i < high; i++) {
         const T x = a[i * lda + j * next];

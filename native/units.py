@@ -66,6 +66,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "tile_convolution": ("float",),
     "transducers": ("",),
     "vector_products": TYPES,
+    "winograd": ("float",),
 }
 """The C files, and the kinds of numbers that each is compiled for."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...framework.fusion.compiled.arguments import Several, grid
 from ...framework.ir.kernel_args import Call, KernelArgs
-from . import batch_norm, tile_convolutions
+from . import batch_norm, tile_convolutions, winograd
 from .convolution_sums import (
     READ,
     Ends,
@@ -108,18 +108,19 @@ def forward(
     """The convolution of one group, with its tail."""
     x = s.part(s.large, group)
     depth = w[0].size
-    tiled = tile_convolutions.serves(k, s, w, x, out, tail)
+    others = tile_convolutions, winograd
+    faster = next((one for one in others if one.serves(k, s, w, x, out, tail)), None)
     epilogue = other = None
     added = tail and tail.sum()
     # Of weights that are read in several passes out holds the sums meanwhile, and not the other.
-    if added and not s.deep and s.groups == 1 and (tiled or depth <= _DEEP):
+    if added and not s.deep and s.groups == 1 and (faster or depth <= _DEEP):
         other = s.lift(added.other)
     elif tail:
         epilogue = tail.epilogue(work, lambda array: s.part(s.lift(array), group))
     relu = other is not None and added is not None and added.relu
     then = activation(work, tail and tail.activation, relu=relu)
-    if tiled:
-        tile_convolutions.convolve(k, work, s, w, x, out, ends, then, epilogue, other)
+    if faster:
+        faster.convolve(k, work, s, w, x, out, ends, then, epilogue, other)
         return
     into = Target(out, x.shape[0], then, deep=s.deep, epilogue=epilogue, other=other)
     pooled = tail is not None and tail.pool is not None

@@ -100,6 +100,11 @@ class Options:
         " bf16, which have AVX512-BF16 else; of 8-bit integers, which have VNNI else; needs its"
         " instructions and Linux",
     )
+    winograd: bool = _option(
+        True,
+        "convolutions of 3x3 taps by fewer multiplications: a pixel's error is relative to the"
+        " largest weight of a filter in its channel, not to the one that it meets",
+    )
     rebind: bool = _option(
         True,
         "compute what operators are bound to for other shapes, where their kernels need not do it;"

@@ -74,6 +74,7 @@ _RICH = (
     "wide training, double",
     "convolutions, double",
     "convolution prediction",
+    "residual prediction",
     "transducers",
     "CNTK training",
     "CNTK training, double",

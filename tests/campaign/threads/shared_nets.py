@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import half_nets
-from opscope import NetBuilder, OpContext, Scope, Sequences, load, save
+from opscope import NetBuilder, OpContext, Scope, Sequences, load, options, save
 from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.onnx.importing.model import model_of_bytes
@@ -209,6 +209,22 @@ def convolution_prediction() -> Work:
     b.assign(b.conv2d(x, 32, 1), name="y")
     pictures = np.random.default_rng(14).normal(size=(16, 3, 16, 16)).astype(np.float32)
     return _predicting(b, {"x": pictures}, "y")
+
+
+def residual_prediction() -> Work:
+    """A loaded net whose 3x3 filters take fewer multiplications, where tiles do not take them."""
+    b = NetBuilder("residual")
+    x = b.conv2d(b.input("x", [-1, 3, 16, 16]), 64, 3, activation="relu")
+    x = b.relu(b.conv2d(x, 64, 3, padding=1) + x)
+    b.assign(b.conv2d(x, 32, 1), name="y")
+    pictures = np.random.default_rng(21).normal(size=(4, 3, 16, 16)).astype(np.float32)
+    predict = _predicting(b, {"x": pictures}, "y")
+
+    def without_tiles() -> Results:
+        with options(amx=False):
+            return predict()
+
+    return without_tiles
 
 
 def sizes_of_pictures() -> Work:
@@ -675,6 +691,7 @@ WORKS: dict[str, Callable[[], Work]] = {
     "team prediction": team_prediction,
     "both ways": both_ways,
     "convolution prediction": convolution_prediction,
+    "residual prediction": residual_prediction,
     "sizes of pictures": sizes_of_pictures,
     "every loop": partial(every_loop, "float32"),
     "every loop, double": partial(every_loop, "float64"),

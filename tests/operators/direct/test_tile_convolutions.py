@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from ctypes import CFUNCTYPE, c_int64, c_void_p
 from typing import Any
 
 import numpy as np
 import pytest
 
 import opscope
+from convolution_runs import exactly, run, worst_error
 from native_calls import calls_noted
 from opscope import NetBuilder
-from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.cpu.threads import threads_set
-from opscope.framework.fusion import team
-from opscope.framework.ir.infer import infer_one
-from opscope.framework.ir.kernel_args import KernelArgs
-from opscope.framework.ir.op_list import OpNode
-from opscope.framework.ir.operation import Operator
-from opscope.framework.ir.registry import lookup
 from opscope.operators.direct import tile_convolutions
 from opscope.operators.direct.images import lanes
-from opscope.testing.op_runner import Bench, poisoned
 from tiles import tiles  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("tiles")
@@ -36,43 +27,6 @@ def any_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tile_convolutions, "_FEWEST", 1)
     monkeypatch.setattr(tile_convolutions, "_PACKED", 1)
     monkeypatch.setattr(tile_convolutions, "_VECTORS", 0)
-
-
-def channels_last(array: np.ndarray) -> np.ndarray:
-    """The same values, with a gap after each pixel."""
-    pixels = np.moveaxis(array, 1, -1)
-    wide = poisoned(np, (*pixels.shape[:-1], pixels.shape[-1] + 3), array.dtype)
-    view = wide[..., :-3]
-    view[...] = pixels
-    return np.moveaxis(view, -1, 1)
-
-
-def run(
-    given: Mapping[str, np.ndarray], attrs: dict[str, Any], library: str, threads: int = 1
-) -> np.ndarray:
-    """What a library makes of a convolution, each item of whose task is done part by part."""
-    rank = given["x"].ndim - 2
-    node = OpNode(f"conv{rank}d", {name: (name,) for name in given}, {"out": ("out",)}, attrs)
-    op = Operator(node)
-    specs = {name: (array.shape, array.dtype) for name, array in given.items()}
-    specs.update(infer_one(op, specs, {}, {}))
-    arrays = {name: array.copy() for name, array in given.items()}
-    arrays["x"] = channels_last(arrays["x"])
-    arrays["out"] = channels_last(poisoned(np, *specs["out"]))
-    args = KernelArgs(op, arrays, specs, Bench(CPUPlace(), False, {}))
-    kernels = lookup(node.type).kernels_for("cpu", given["x"].dtype, (library,))
-    with threads_set(threads), np.errstate(all="ignore"):
-        call = kernels[0].bind(args)
-        assert call is not None
-        task = team.task_of(call)
-        if task is None:
-            call()
-        else:
-            for function, argument in task.items:
-                part = CFUNCTYPE(None, c_void_p, c_int64, c_int64)(function)
-                for number in reversed(range(3 * threads)):  # the order must not matter
-                    part(argument, number, 3 * threads)
-    return arrays["out"]
 
 
 def case(rng: np.random.Generator, rank: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -97,13 +51,6 @@ def case(rng: np.random.Generator, rank: int) -> tuple[dict[str, np.ndarray], di
     if rng.random() < 0.5:
         shapes["b"] = (filters,)
     return {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}, attrs
-
-
-def worst_error(given: Mapping[str, np.ndarray], attrs: dict[str, Any], found: np.ndarray) -> float:
-    """Relative to the sum of what is added up."""
-    wide = {name: array.astype(np.float64) for name, array in given.items()}
-    size = run({name: np.abs(array) for name, array in wide.items()}, attrs, "xp")
-    return float((np.abs(found - run(wide, attrs, "xp")) / (size + 1e-30)).max())
 
 
 @pytest.mark.parametrize("rank", [1, 2])
@@ -152,8 +99,7 @@ def test_values_that_cannot_be_split(size: int, where: str, value: float) -> Non
     attrs = {"padding": [1, 1]}
     results = [run(given, attrs, "direct", threads) for threads in (1, 2, 3)]
     with np.errstate(all="ignore"):
-        want = run({n: a.astype(np.float64) for n, a in given.items()}, attrs, "xp")
-        want = want.astype(np.float32)
+        want = exactly(given, attrs).astype(np.float32)
     for found in results:
         np.testing.assert_array_equal(np.isnan(found), np.isnan(want))
         np.testing.assert_array_equal(np.isinf(found), np.isinf(want))
