@@ -1577,7 +1577,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             top=SOME,
         ),
         # The sum of all elements over the divisor.
-        Struct("mean", size=SOME, x=reads("size"), out=writes("1")),
+        Struct("mean", size=COUNT, x=reads("size"), out=writes("1"), divisor=SOME),
         # All elements are factor / divisor, times the other number if it is there.
         Struct(
             "fill",

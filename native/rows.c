@@ -184,7 +184,7 @@ EXPORT(mean)(const struct mean *a, word t, word parts) {
   const word n = a->size;
   const T *x = a->x;
   SUM(total, n, x[j])
-  *a->out = total / (double)n;
+  *a->out = total / (double)a->divisor;
 }
 
 EXPORT(fill)(const struct fill *a, word t, word parts) {

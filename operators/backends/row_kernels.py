@@ -181,7 +181,7 @@ def _mean(k: KernelArgs) -> Call | None:
     # A larger mean is shared between threads by the reduction's own kernel.
     if not 0 < x.size <= _FEW or not rows.suits(x.dtype, x, out):
         return None
-    return rows.call(rows.task("mean", x.dtype, x.size, size=x.size, x=x, out=out))
+    return rows.call(rows.mean_task(x, out, x.size))
 
 
 def _mean_grad(k: KernelArgs) -> Call | None:

@@ -47,6 +47,11 @@ def task(name: str, dtype: np.dtype, work: int, /, **fields: Any) -> team.Parall
     return team.block_task(work, native.bind("rows", dtype, name, **fields))
 
 
+def mean_task(x: Any, out: Any, divisor: int) -> team.ParallelTask:
+    """The task out = sum(x) / divisor, for one thread; out has one element."""
+    return task("mean", x.dtype, x.size, size=x.size, x=x, out=out, divisor=divisor)
+
+
 def moments(
     x: Any, y: Any, results: tuple[Any, Any], factors: tuple[float, float]
 ) -> list[team.ParallelTask]:

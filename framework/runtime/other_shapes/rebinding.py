@@ -477,7 +477,9 @@ class StepTraces:
         """
         if found is not None and key in found.calls:
             by, bound = found.trace_of(key)
-            if by is traced and traced.agrees(bound, found.calls[key], call):
+            if by is not traced:
+                return  # another thread has traced it for these shapes meanwhile
+            if traced.agrees(bound, found.calls[key], call):
                 self.traced.append(traced)
                 return
         if any(
