@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
@@ -43,7 +44,7 @@ _SMALL = 1 << 14
 _SPIN = 0.5
 """Seconds of waiting without pauses, in which a message goes on as fast as it can: it is MPI's
 tests that move it."""
-_PAUSE = 50e-6
+_PAUSE, _LONGEST_PAUSE = 50e-6, 0.01
 _give_way = getattr(os, "sched_yield", partial(time.sleep, 0))
 """Lets another process run that waits for this core; `time.sleep(0)` would take a pause."""
 _LISTEN = 1e-3
@@ -54,6 +55,8 @@ _TO_REPORT = 30.0
 """The same while one that failed has not written why: on a busy machine that takes its time."""
 _SAME_TIME = 1.5
 """Seconds in which ranks that fail by the same cause tell each other of it."""
+_LAST_TIME = 0.2
+"""Seconds in which the last exchanges with a rank that has ended come to their end."""
 _LOOK_FOR_DEAD = 0.5
 """Seconds between looks whether the processes of this machine are alive."""
 _TO_READ = 5.0
@@ -310,11 +313,9 @@ class MpiCommunicator(Communicator):
 
         A rank that has finished may have left its part of the last exchanges unread.
         """
-        until = time.perf_counter() + 0.2
-        while time.perf_counter() < until:
+        for _ in _pauses(_LAST_TIME):
             if request.Test():
                 return
-            time.sleep(_PAUSE)
         self._hear()
         rank, why = min(self._ended.items(), key=lambda end: (FAILED not in end[1], end))
         doing = self.operator or "an exchange"
@@ -386,10 +387,10 @@ class MpiCommunicator(Communicator):
 
     def _lower_tells(self) -> bool:
         """Whether a lower rank has failed by itself at the same time: one message is enough."""
-        until = time.perf_counter() + _SAME_TIME
-        while time.perf_counter() < until and not all(n in self._ended for n in range(self.rank)):
+        for _ in _pauses(_SAME_TIME):
             self._hear()
-            time.sleep(_PAUSE)
+            if all(n in self._ended for n in range(self.rank)):
+                break
         return self._failed(self.rank)
 
     def close(self) -> None:
@@ -567,6 +568,18 @@ class _Window(SharedArray):
     def close(self) -> None:
         self._window.Unlock_all()
         self._window.Free()
+
+
+def _pauses(seconds: float) -> Iterator[None]:
+    """Pauses that take so long together; of one in which this process may not run, a little counts.
+
+    Else a busy machine could let all the time go by without a look at what has come meanwhile.
+    """
+    while seconds > 0:
+        began = time.perf_counter()
+        time.sleep(_PAUSE)
+        seconds -= min(time.perf_counter() - began, _LONGEST_PAUSE)
+        yield
 
 
 def patience() -> float:

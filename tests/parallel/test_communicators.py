@@ -303,6 +303,44 @@ def test_a_rank_that_is_late_is_waited_for(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_rank_that_may_not_run_hears_that_a_lower_one_has_told(tmp_path):
+    """Also where the others have waited for a long time by then."""
+    program = """
+        import time
+        from pathlib import Path
+        from types import SimpleNamespace
+        from opscope.framework.base.errors import OpscopeError
+        from opscope.framework.parallel import mpi
+        listening, told = Path("listening"), Path("told")
+        lower_tells, tell = mpi.MpiCommunicator._lower_tells, mpi.MpiCommunicator._tell
+        def wait_for(path):
+            while not path.exists():
+                time.sleep(0.01)
+        def sleep(seconds):
+            listening.touch()
+            wait_for(told)
+            time.sleep(2)
+        def listen(c):
+            if c.rank:
+                mpi.time = SimpleNamespace(sleep=sleep, perf_counter=time.perf_counter)
+            found, mpi.time = lower_tells(c), time
+            return found
+        def note(c, why):
+            tell(c, why)
+            if c.rank == 0:
+                told.touch()
+        mpi.MpiCommunicator._lower_tells, mpi.MpiCommunicator._tell = listen, note
+        with mpi.MpiCommunicator() as c:
+            if c.rank == 0:
+                wait_for(listening)
+            raise OpscopeError(f"no data {c.rank}")
+    """
+    done = run_ranks(2, program, tmp_path)
+    assert done.returncode != 0
+    told = [line for line in done.stderr.splitlines() if line.startswith("opscope: ")]
+    assert told == ["opscope: rank 0 of 2 has ended the run: no data 0"], done.stderr
+
+
 def test_a_ctrl_c_ends_all_with_one_message(tmp_path):
     program = """
         import time
