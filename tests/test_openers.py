@@ -72,7 +72,6 @@ DIRECT = {
     "framework/fusion/compiled/library_files.py": {"os.open": 1},
     # Of /proc: whether a process is alive; and of this process.
     "framework/base/machine/processes.py": {"open": 1, "ctypes.CDLL": 1},
-    "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks
     "operators/backends/products/mkl.py": {"ctypes.CDLL": 1, "os.path.realpath": 2},
     "kaldi/fst/files/byte_file.py": {"mmap.mmap": 1},  # of an open file
     "python_api/cli/standard_streams.py": {"os.open": 2, "open": 1},
