@@ -520,7 +520,8 @@ def _list_call(
 def copy_task(
     target: Any, source: Any, target_rows: Any = None, source_rows: Any = None
 ) -> ParallelTask | None:
-    """The task target[target_rows] = source[source_rows]; without rows, of all of them.
+    """The task target[target_rows] = source[source_rows]; without rows, of all of them. A source of
+    one row is copied to all.
 
     None where the arrays do not suit: they have different dtypes, or the elements of a row do not
     lie side by side.
@@ -537,7 +538,8 @@ def copy_task(
     if not size:
         count = 0  # there may be more rows without elements than a loop could visit
     fields: dict[str, Any] = {"rows": count, "bytes": size, "target": target, "source": source}
-    fields |= {"target_step": target.strides[0], "source_step": source.strides[0]}
+    again = source_rows is None and source.shape[0] == 1
+    fields |= {"target_step": target.strides[0], "source_step": 0 if again else source.strides[0]}
     for name, rows in (("target_rows", target_rows), ("source_rows", source_rows)):
         fields[name] = None if rows is None else np.ascontiguousarray(rows, np.int64)
     return block_task(copy_work(count, size), bind(library(), "opscope_copy", **fields))
@@ -570,7 +572,7 @@ def _repeat(target: Any, value: float) -> ParallelTask | None:
     # A fill is a copy of one row to all places, so that no function of its own is needed for each
     # dtype.
     row = np.full((1, *target.shape[1:]), value, target.dtype)
-    return copy_task(target, row, None, np.zeros(len(target), np.int64))
+    return copy_task(target, row)
 
 
 def _in_turn(tasks: Sequence[ParallelTask | None]) -> ParallelTask | None:

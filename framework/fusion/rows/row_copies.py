@@ -145,7 +145,7 @@ def fill_rows_call(xp: Any, target: Any, rows: np.ndarray, value: float) -> Call
     """A call for target[rows] = value; the rows are on the host and in range."""
     one = np.full((1, *target.shape[1:]), value, target.dtype)
     call = partial(target.__setitem__, xp.asarray(rows), value)
-    return with_task(call, copy_task(target, one, rows, np.zeros(len(rows), np.int64)))
+    return with_task(call, copy_task(target, one, rows))
 
 
 def fill_call(target: Any, value: float) -> Call:

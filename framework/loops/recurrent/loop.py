@@ -88,6 +88,7 @@ def bind_loop(
     initial = _initial_rows(context, known, states)
     calls += initial or []
     spans = _runs(context.slots.sizes)
+    ends = bool(memories.copies) or any([final is not None for final in states.final])
     serves_others = reusable and not memories.copies and not sums
     if not serves_others:  # each step has more to do
         spans = [range(step, step + 1) for step in range(binding.schedule.steps)]
@@ -102,7 +103,7 @@ def bind_loop(
         first, last = span[::way][0], span[::way][-1]
         calls += _initial_calls(context, known, states, first) if initial is None else []
         calls += operators
-        calls += _ending_calls(context, known, memories, states, last)
+        calls += _ending_calls(context, known, memories, states, last) if ends else []
         calls += sums.calls(last, known)
     calls += sums.last_calls()
     if context.xp is not np:
@@ -163,6 +164,7 @@ class _StepBinder:
         self._context = context
         self._live_out = live_out
         self._scopes = scopes
+        self._of_sizes: dict[int, StepCalls] = {}
         self.values = values
         self.offsets: list[Mapping[str, Levels]] = []
 
@@ -177,10 +179,15 @@ class _StepBinder:
     def _known(self, step: int) -> StepCalls:
         """What is bound of steps with as many rows."""
         arena, slots = self._context.arena, self._context.slots
-        # Without gaps both forms of a value are one memory: steps are bound to other arrays then.
-        key = slots.gapless, slots.sizes[step]
-        make = partial(StepCalls, arena.steps, self._context.step.reverse)
-        return arena.frames.get_or_make(key, make)
+        size = slots.sizes[step]
+        known = self._of_sizes.get(size)
+        if known is None:
+            # Without gaps both forms of a value are one memory: steps are bound to other arrays
+            # then.
+            key = slots.gapless, size
+            make = partial(StepCalls, arena.steps, self._context.step.reverse)
+            known = self._of_sizes[size] = arena.frames.get_or_make(key, make)
+        return known
 
     def bind_ahead(self) -> None:
         """Bind many steps at once, as far as one is like another: those that the batch has, and of
