@@ -311,6 +311,6 @@ EXPORT(winograd)(const struct winograd *a, word t, word threads) {
       else
         end_block(WIDE, &b, o, apart);
     }
-    if (b.made) end_made(&b, begin_of(outs, p0), begin_of(outs, p1));
+    if (b.made) end_made(&b, begin_of(outs, p0), least(begin_of(outs, p1), outs));
   }
 }

@@ -88,8 +88,10 @@ def left_early(folder: str) -> list[str]:
 
 
 def rank_of(folder: str, process: int) -> str:
-    """The rank that a process has noted itself as; "" where it has not, or there is no folder."""
-    return min(_noted(folder, _process(process)), default="") if folder else ""
+    """The rank that a process has noted itself as; "" where none has, or there is no folder, or
+    processes of several machines have this number."""
+    ranks = _noted(folder, _process(process)) if folder else set()
+    return ranks.pop() if len(ranks) == 1 else ""
 
 
 def waits_in_vain(folder: str, seconds: float) -> bool:

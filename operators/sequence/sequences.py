@@ -117,7 +117,8 @@ def gather(k: KernelArgs, x: Any, index: np.ndarray, out: Any, empty: Any = 0) -
     """
     if not out.size:
         return nothing
-    taken = taken_rows(x, index, out) if k.xp is np and not empty else None
+    zeros = not empty and not np.signbit(empty)  # bytes, as that call writes them
+    taken = taken_rows(x, index, out) if k.xp is np and zeros else None
     if taken is not None:
         return taken
     # The index is known before a run, so what is special about it is found once: no rows at all, or

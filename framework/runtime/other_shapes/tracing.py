@@ -287,6 +287,10 @@ class Trace:
 
     def held(self, key: Any, make: Callable[[], Any]) -> Laid:
         """See `memory_of`: frames ask for it again."""
+        try:
+            hash(key)
+        except TypeError:  # weights that each run packs: each of the layers has memory of its own
+            raise NotTracedError("memory that goes with an address") from None
         size = make().nbytes
         return Laid.side_by_side(np.dtype(np.uint8), (size,), self._later("held", key, make))
 

@@ -92,6 +92,38 @@ def test_images_of_new_sizes_are_bound_by_traces(checked: list[bool]) -> None:
     assert all(checked) and counts[3] >= 3 and counts[5] > counts[4] == counts[3]
 
 
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_alike_layers_whose_weights_each_run_packs(
+    kernel: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The panels go with the address of the weights, which a trace of alike layers leaves open."""
+    monkeypatch.setenv("OPSCOPE_KEEP_PACKED", str(int(is_kept)))
+    for name in ("AMX", "WINOGRAD"):
+        monkeypatch.setenv(f"OPSCOPE_{name}", "0")
+    b = NetBuilder("alike")
+    h = b.input("x", [-1, 80, -1, -1])
+    for _ in range(4):
+        h = b.gelu(b.conv2d(h, filters=80, kernel=kernel, padding=kernel // 2))
+    scope = Scope()
+    b.initialize(scope, OpContext(seed=0))
+    values = {var.name: scope.numpy(var.name) for var in b.op_list.vars if var.name in scope}
+    for name, value in values.items():
+        scope.var(name).bind(value.copy())
+    net = Net.create(b.net.op_list)
+    rng = np.random.default_rng(0)
+    for shape in ((1, 80, 20, 21), (2, 80, 30, 19), (1, 80, 25, 27), (3, 80, 10, 11)):
+        alone = Scope()
+        alone.feed(values)
+        found = []
+        x = rng.normal(size=shape).astype(np.float32)
+        for one, where in ((net, scope), (Net.create(b.net.op_list), alone)):
+            where.feed({"x": x})
+            one.run(where, OpContext(train=False, live_out=[h.name]))
+            found.append(where.numpy(h.name).tobytes())
+        assert found[0] == found[1]
+
+
 def test_scopes_have_panels_of_their_own(
     checked: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,17 +148,22 @@ def test_numbers_whose_sums_leave_the_range() -> None:
 
 @pytest.mark.parametrize("size", [7, 20])
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("end", ["relu", "gelu", "add"])
-def test_what_follows(size: int, threads: int, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Norm, activation, and a loop that adds another image, of weights that stay packed; some
-    pixels are infinite."""
+@pytest.mark.parametrize("end", ["relu", "gelu", "add", "tanh"])
+@pytest.mark.parametrize("outs", [64, 70])
+def test_what_follows(
+    size: int, threads: int, end: str, outs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Norm, activation, and loops that add another image, of weights that stay packed; some pixels
+    are infinite, and outputs a part of a vector."""
     noted = calls_noted(monkeypatch)
     b = NetBuilder("residual")
     x = b.input("x", [-1, 64, size, size])
-    hidden = b.relu(b.batch_norm(b.conv2d(x, 64, 3, padding=1, bias=False)))
-    again = b.conv2d(hidden, 64, 3, padding=1)
+    hidden = b.relu(b.batch_norm(b.conv2d(x, outs, 3, padding=1, bias=False)))
+    again = b.conv2d(hidden, outs, 3, padding=1)
     ends = {"relu": lambda: b.relu(again + hidden), "gelu": lambda: b.gelu(again)}
-    made = ends.get(end, lambda: again + hidden)()
+    ends["tanh"] = lambda: hidden + b.tanh(again)
+    # The loop writes to the memory that it reads.
+    made = b.conv2d(ends.get(end, lambda: again + hidden)(), 8, 1)
     rng = np.random.default_rng(size)
     scope = opscope.Scope()
     b.initialize(scope, opscope.OpContext(seed=1))

@@ -149,6 +149,11 @@ class TestSequencePad(OpTest):
         wanted = [[0, 1, 2, -1], [-1] * 4, [3, 4, 5, 6], [7, -1, -1, -1]]
         assert self.output(case)["out"].tolist() == wanted
 
+    def test_zeros_keep_their_sign(self):
+        case = Case({"x": np.ones(8)}, {"value": -0.0}, offsets={"x": RAGGED})
+        out = self.output(case)["out"]
+        assert np.array_equal(np.signbit(out), out == 0)
+
     def test_refuses(self):
         x = np.zeros((8, 2))
         self.refuses("x 'x' carries no sequences", {"x": x})
