@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,28 @@ def _compared(w: Any, shape: tuple[int, ...], how: Any) -> tuple[np.ndarray, np.
 
     memory = memory_of(("panels", w.ctypes.data, w.shape, w.dtype, shape, how), make)
     return as_view(memory, (shape, w.dtype)), memory[room : room + w.nbytes].view(w.dtype)
+
+
+def kept_panels(
+    k: KernelArgs, w: Any, label: Hashable, room: int, add: Callable[[Work, Any, Any], None]
+) -> Any:
+    """Panels of weights that stay packed from run to run; None where a run may change the weights.
+
+    Args:
+        label: of this kind of panels. room: their elements.
+        add: has work fill panels with weights; takes the three of them.
+    """
+    kept = None if k.train else getattr(k.frame, "kept", None)
+    if kept is None or not kept.holds(w):
+        return None
+
+    def make() -> tuple[np.ndarray, ParallelTask]:
+        work = Work(w.dtype)
+        panels = aligned(room * w.itemsize).view(w.dtype)
+        add(work, w, panels)
+        return panels, work.task()
+
+    return kept.get(w, label, room * w.itemsize, make)
 
 
 def _packing(

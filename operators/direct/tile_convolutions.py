@@ -15,11 +15,11 @@ import numpy as np
 from ...framework.fusion.compiled import native
 from ...framework.fusion.compiled.arguments import Block
 from ...framework.fusion.compiled.libraries import Library
-from ...framework.fusion.team import ParallelTask, aligned
 from ...framework.ir.kernel_args import KernelArgs
 from ..conv.windows import Axis
 from .convolution_sums import Ends, Shapes, terms_of
 from .images import Work, rooms, steps, threads
+from .panels import kept_panels
 from .tail import Tail
 
 _FILE = "tile_convolution"
@@ -228,17 +228,6 @@ def _add_packing(work: Work, w: Any, panels: Any) -> None:
     work.add(_FILE, "pack_filters", 4 * w.size, **fields)
 
 
-def _packing(w: Any) -> tuple[np.ndarray, ParallelTask]:
-    """Panels of filters and the task that fills them."""
-    work = Work(w.dtype)
-    panels = aligned(_room(w) * w.itemsize).view(w.dtype)
-    _add_packing(work, w, panels)
-    return panels, work.task()
-
-
 def _kept_filters(k: KernelArgs, w: Any) -> Any:
     """The panels of filters that stay packed from run to run; None for others."""
-    kept = None if k.train else getattr(k.frame, "kept", None)
-    if kept is None or not kept.holds(w):
-        return None
-    return kept.get(w, "tiles", _room(w) * w.itemsize, lambda: _packing(w))
+    return kept_panels(k, w, "tiles", _room(w), _add_packing)
