@@ -177,14 +177,18 @@ class ImportedModel:
         }
 
     def _check_names(self, feed: Mapping[str, Any]) -> None:
-        known = {info.name: info for info in self.inputs}
+        known = self._inputs
         for name in feed:
             if name not in known:
                 raise VariableError(
                     f"{self.path}: the model has no input {name!r}{nearest(name, known)};"
                     f" it has {', '.join(known)}"
                 )
-        missing = [n for n, info in known.items() if n not in feed and info.kind != "optional"]
+        missing = [
+            name
+            for name, (_, info) in known.items()
+            if name not in feed and info.kind != "optional"
+        ]
         if missing:
             raise VariableError(f"{self.path}: no value of the inputs {', '.join(missing)}")
 

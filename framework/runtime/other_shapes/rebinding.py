@@ -325,15 +325,13 @@ class _Joint:
                 owners.append(panel_memory(size, in_turn=second))
                 row[place], nbytes[place] = owners[-1].ctypes.data, size
                 continue
-            key: Any = first, *sizes[at]
-            given: list[Any] = []
-            if kind == "rows":  # made of offsets, which several variables have in common
-                first, names = first  # noqa: PLW2901 - what makes it
-                given = [frame.offsets(name)[-1] for name in names]
-                key = first, *map(id, given), *sizes[at]
+            # Rows are made of offsets, too, which several variables have in common.
+            what, names = first if kind == "rows" else (first, ())
+            given = [frame.offsets(name)[-1] for name in names]
+            key = what, *map(id, given), *sizes[at]
             lies = known.get(key)
             if lies is None:
-                make = partial(memory_of, first, second) if kind == "held" else first
+                make = partial(memory_of, what, second) if kind == "held" else what
                 array = make(*given, *sizes[at])
                 owners.append(array)
                 lies = known[key] = array.ctypes.data, array.nbytes
