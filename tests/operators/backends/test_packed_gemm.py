@@ -23,7 +23,8 @@ def product(prepared: Prepared, *given: Any, **how: Any) -> Any:
     return parts.by_task(partial(_packed_gemm.task, prepared), matmul.product)(*given, **how)
 
 
-SIZES = [(1, 1, 1), (3, 5, 2), (8, 48, 16), (9, 49, 7), (13, 70, 33), (64, 96, 40), (300, 33, 20)]
+SIZES = [(1, 1, 1), (3, 5, 2), (8, 48, 16), (9, 49, 7), (13, 70, 33), (64, 96, 40), (67, 50, 9)]
+SIZES += [(150, 30, 1), (300, 33, 20)]
 
 
 def factors(m: int, n: int, k: int, dtype: Any, turned: bool) -> tuple[Any, ...]:
@@ -44,7 +45,7 @@ def in_threads(task: team.ParallelTask, threads: int) -> None:
             call(argument, thread, threads)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("threads", [1, 2, 4, 5])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("sizes", SIZES)
