@@ -152,13 +152,23 @@ EXPORT(log_softmax_pull)(const struct log_softmax_pull *a, word t, word parts) {
 
 /* where the largest number of a row is: the first one, or the first NaN if there is one */
 INLINE word place_of_top(const T *x, word n) {
-  const T top = top_of(x, n);
-  word odd = 0;
-#pragma omp simd reduction(| : odd)
-  for (word j = 0; j < n; j++) odd |= x[j] != x[j];
-  word j = 0;
-  while (j < n - 1 && !(odd ? x[j] != x[j] : x[j] == top)) j++;
-  return j;
+  vec_t tops = load_lanes(x, n, -INFINITY);
+  flags_t blocks = {};
+  for (word j = LANES; j < n; j += LANES) {
+    const vec_t v = load_lanes(x + j, n - j, -INFINITY);
+    const flags_t above = (v > tops) | ((v != v) & (tops == tops));
+    tops = (vec_t)((above & (flags_t)v) | (~above & (flags_t)tops));
+    blocks = (above & (flag_t)(j / LANES)) | (~above & blocks);
+  }
+  word best = (word)blocks[0] * LANES;
+  T top = tops[0];
+  for (int l = 1; l < LANES && l < n; l++) {
+    const word place = (word)blocks[l] * LANES + l;
+    const T v = tops[l];
+    const int odd = v != v, was = top != top;
+    if (odd != was ? odd : v > top || (!(v < top) && place < best)) best = place, top = v;
+  }
+  return best;
 }
 
 /* 1 for rows in which the class of the largest label is not among the `top` largest of x, else 0 */
