@@ -16,11 +16,9 @@ from opscope.operators.direct import tile_convolutions
 from opscope.operators.direct.images import lanes
 from tiles import tiles  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("tiles")
-
 
 @pytest.fixture(autouse=True)
-def any_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+def any_shape(tiles: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """Tiles serve where they gain nothing, too."""
     if lanes(np.dtype(np.float32)) != 16:
         pytest.skip("OPSCOPE_CPU leaves AVX-512 out, whose vectors what is added must fill")
