@@ -38,7 +38,7 @@ enum { TALL = 2 };
 /* Rows and columns of dot products, and vectors of weights at once; numbers in a column beyond
    which it is read alone, as the first cache does not hold what is asked for of several; bytes in
    which memory answers. */
-enum { FEW = 2, WIDE = 4, AT_ONCE = 4, LONG = 1024, AHEAD = 5120 };
+enum { FEW = 2, WIDE = 4, AHEAD = 2048 };
 /* the zero point where none is given */
 #define MIDDLE(bits) (1 << ((bits) - 1))
 typedef int32_t ints __attribute__((vector_size(BYTES)));
@@ -322,102 +322,83 @@ INLINE ints some_of(const void *x, word count) {
 #endif
 }
 
-/* the sums of all lanes of some vectors */
-INLINE void add_lanes(const int count, const floats *x, float *sums) {
+/* the sums of all lanes of WIDE vectors */
+INLINE void add_lanes(const floats *x, float *sums) {
 #if defined(__AVX512BW__)
 #define V(i) ((__m512)x[i])
 #define JOINED(kind, a, b) \
   (_mm512_unpacklo_##kind(a, b) + _mm512_unpackhi_##kind(a, b))
-  if (count == 4) {
-    const __m512d a = (__m512d)JOINED(ps, V(0), V(1)), b = (__m512d)JOINED(ps, V(2), V(3));
-    const __m512 all = (__m512)_mm512_unpacklo_pd(a, b) + (__m512)_mm512_unpackhi_pd(a, b);
-    const __m256 half = _mm512_castps512_ps256(all) + _mm512_extractf32x8_ps(all, 1);
-    const __m128 four = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
-    _mm_storeu_ps(sums, four);
-    return;
-  }
+  const __m512d a = (__m512d)JOINED(ps, V(0), V(1)), b = (__m512d)JOINED(ps, V(2), V(3));
+  const __m512 all = (__m512)_mm512_unpacklo_pd(a, b) + (__m512)_mm512_unpackhi_pd(a, b);
+  const __m256 half = _mm512_castps512_ps256(all) + _mm512_extractf32x8_ps(all, 1);
+  const __m128 four = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+  _mm_storeu_ps(sums, four);
 #undef JOINED
 #undef V
-#endif
-  for (int v = 0; v < count; v++) {
+#else
+  for (int v = 0; v < WIDE; v++) {
     float lanes[LANES];
     memcpy(lanes, x + v, sizeof lanes);
     for (int left = LANES / 2; left; left /= 2)
       for (int i = 0; i < left; i++) lanes[i] += lanes[i + left];
     sums[v] = lanes[0];
   }
+#endif
 }
 
-/* out: the sums of all lanes and the bias, of `high` rows from r on, of columns from c on */
+/* out: the sums of all lanes and the bias, of `high` rows from r on, of WIDE columns, the first one c
+   and the others `far` */
 INLINE void put_sums(const int high, floats (*s)[WIDE], const struct block_product *a, word r,
-                     word c, word end) {
+                     word c, word far) {
 #pragma GCC unroll 4
   for (int i = 0; i < high; i++) {
     float sums[WIDE], *out = a->out + (r + i) * a->out_step + c;
-    if (c + WIDE <= end) {
-      add_lanes(WIDE, s[i], sums);
-      if (a->bias)
-        for (int v = 0; v < WIDE; v++) sums[v] += a->bias[c + v];
-      memcpy(out, sums, sizeof sums);
-    } else {
-      for (word v = 0; v < end - c; v++) {
-        add_lanes(1, s[i] + v, sums);
-        out[v] = sums[0] + (a->bias ? a->bias[c + v] : 0);
-      }
-    }
+    add_lanes(s[i], sums);
+    for (int v = 0; v < WIDE; v++) out[v * far] = sums[v] + (a->bias ? a->bias[c + v * far] : 0);
   }
 }
 
-/* sums of `wide` columns, of which one has several */
-INLINE void put_lanes(const int high, const int wide, floats s[][AT_ONCE], floats out[][WIDE]) {
-#pragma GCC unroll 8
-  for (int i = 0; i < high; i++) {
+/* Asks for what will be read of each of WIDE columns. */
+INLINE void fetch(const char *const *w, word at) {
 #pragma GCC unroll 4
-    for (int v = 0; v < wide; v++) out[i][v] = s[i][v];
-#pragma GCC unroll 4
-    for (int q = wide; q < AT_ONCE; q++) out[i][q % wide] += s[i][q];
-  }
+  for (int v = 0; v < WIDE; v++)
+    if (BYTES % 64 == 0 || at % 64 == 0) __builtin_prefetch(w[v] + at + AHEAD);
 }
 
-/* A vector of the weights of each of `wide` columns, or of the next AT_ONCE / wide places of one,
-   times bytes of `high` rows, by the scales of the blocks `numbers` of each lane. */
-INLINE void vectors_of(const int bits, const int high, const int wide, const int deep,
-                       floats s[FEW][AT_ONCE], const char *const *w, word at, const char *const *x,
-                       word half, floats by[FEW][WIDE], ints places, int shift) {
+/* A vector of the weights of each of WIDE columns times bytes of `high` rows, by the scales of the
+   blocks `numbers` of each lane. */
+INLINE void vectors_of(const int bits, const int high, floats s[FEW][WIDE], const char *const *w,
+                       word at, const char *const *x, word half, floats by[FEW][WIDE],
+                       ints numbers) {
 #pragma GCC unroll 4
-  for (int q = 0; q < wide * deep; q++) {
-    const int v = q % wide, further = q / wide * BYTES;
-    const ints whole = *(const ints_at *)(w[v] + at + further);
+  for (int v = 0; v < WIDE; v++) {
+    const ints whole = *(const ints_at *)(w[v] + at);
     const ints low = bits == 8 ? FLIP ? whole ^ 0x80808080 : whole : whole & 0x0f0f0f0f;
     const ints upper = (ints)((bits_t)whole >> 4) & 0x0f0f0f0f;
-    const ints numbers = (places + further * 8 / bits) >> shift;
 #pragma GCC unroll 8
     for (int i = 0; i < high; i++) {
-      const char *y = x[i] + at + further;
-      ints dots = dot(bits, splat(0), low, *(const ints_at *)y);
-      if (bits == 4) dots = dot(bits, dots, upper, *(const ints_at *)(y + half));
-      s[i][q] += reals(dots) * chosen(by[i][v], numbers);
+      ints dots = dot(bits, splat(0), low, *(const ints_at *)(x[i] + at));
+      if (bits == 4) dots = dot(bits, dots, upper, *(const ints_at *)(x[i] + at + half));
+      s[i][v] += reals(dots) * chosen(by[i][v], numbers);
     }
   }
 }
 
-/* sums of each lane: `high` rows, which are all, times `wide` columns from c on */
-INLINE void dots_of(const int bits, const int high, const int wide, const struct block_product *a,
-                    word c, floats out[][WIDE]) {
-  const int deep = AT_ONCE / wide;
+/* `high` rows, which are all, times WIDE columns, the first one c and the others `far` */
+INLINE void dots_of(const int bits, const int high, const struct block_product *a, word c, word far) {
   const word block = a->block, blocks = (a->k + block - 1) / block, k = blocks * block;
   const word step = block * bits / 8, size = blocks * step;
   const int shift = __builtin_ctzl(block);  /* of a number's place to that of its block */
-  const char *w[WIDE], *x[FEW], *next = (const char *)a->w + (c + wide - 1) * size + AHEAD;
-  floats s[FEW][AT_ONCE], scaled[FEW][WIDE];
+  const char *w[WIDE], *x[FEW];
+  floats s[FEW][WIDE], scaled[FEW][WIDE];
 #pragma GCC unroll 8
   for (int i = 0; i < high; i++) {
     x[i] = a->rounded + i * k;
 #pragma GCC unroll 4
-    for (int q = 0; q < AT_ONCE; q++) s[i][q] = (floats){0};
+    for (int v = 0; v < WIDE; v++) s[i][v] = (floats){0};
   }
 #pragma GCC unroll 4
-  for (int v = 0; v < wide; v++) w[v] = (const char *)a->w + (c + v) * size;
+  for (int v = 0; v < WIDE; v++) w[v] = (const char *)a->w + (c + v * far) * size;
   for (word b = 0; b < blocks; b += LANES) {
     const word count = least(LANES, blocks - b), end = (b + count) * step;
     floats scales[FEW], sums[FEW];
@@ -428,13 +409,14 @@ INLINE void dots_of(const int bits, const int high, const int wide, const struct
       if (!a->zero) sums[i] *= FLIP && bits == 8 ? 0.0f : (float)MIDDLE(bits);
     }
 #pragma GCC unroll 4
-    for (int v = 0; v < wide; v++) {
-      const floats by = (floats)some_of(a->scale + (c + v) * blocks + b, count);
+    for (int v = 0; v < WIDE; v++) {
+      const word column = c + v * far;
+      const floats by = (floats)some_of(a->scale + column * blocks + b, count);
       floats taken = by;
       if (a->zero) {
         floats zeros = {0};
         for (int i = 0; i < count; i++)
-          zeros[i] = zero_of(bits, a, c + v, b + i) - (FLIP && bits == 8 ? FLIP : 0);
+          zeros[i] = zero_of(bits, a, column, b + i) - (FLIP && bits == 8 ? FLIP : 0);
         taken *= zeros;
       }
 #pragma GCC unroll 8
@@ -442,44 +424,32 @@ INLINE void dots_of(const int bits, const int high, const int wide, const struct
     }
     ints places = *(const ints_at *)LANE_NUMBERS * (32 / bits);  /* of the lanes' first numbers */
     word at = b * step;
-    for (; at + deep * BYTES <= end; at += deep * BYTES, places += deep * BYTES * 8 / bits) {
-      /* In the order of memory: streams of bytes side by side are fetched at half the speed. */
-#pragma GCC unroll 4
-      for (int q = 0; q < AT_ONCE * BYTES; q += 64) __builtin_prefetch(next + wide * at + q);
-      vectors_of(bits, high, wide, deep, s, w, at, x, k / 2, scaled, places, shift);
+    for (; at + BYTES <= end; at += BYTES, places += BYTES * 8 / bits) {
+      fetch(w, at);
+      vectors_of(bits, high, s, w, at, x, k / 2, scaled, places >> shift);
     }
-    for (; deep > 1 && at + BYTES <= end; at += BYTES, places += BYTES * 8 / bits)
-      vectors_of(bits, high, wide, 1, s, w, at, x, k / 2, scaled, places, shift);
     if (at < end) {  /* behind the last row is no memory */
       char bytes[WIDE][BYTES] = {0}, rows[FEW][2 * BYTES] = {0};
       const char *some[WIDE], *few[FEW];
-      for (int v = 0; v < wide; v++) some[v] = memcpy(bytes[v], w[v] + at, end - at);
+      for (int v = 0; v < WIDE; v++) some[v] = memcpy(bytes[v], w[v] + at, end - at);
       for (int i = 0; i < high; i++) {
         few[i] = memcpy(rows[i], x[i] + at, end - at);
         if (bits == 4) memcpy(rows[i] + BYTES, x[i] + k / 2 + at, end - at);
       }
-      vectors_of(bits, high, wide, 1, s, some, 0, few, BYTES, scaled, places, shift);
+      vectors_of(bits, high, s, some, 0, few, BYTES, scaled, places >> shift);
     }
   }
-  put_lanes(high, wide, s, out);
+  put_sums(high, s, a, 0, c, far);
 }
 
-/* up to FEW rows times some columns */
+/* Up to FEW rows times some columns. Those multiplied at once are far apart: each stream of bytes is
+   fetched as fast as memory answers, which those within a page or two are not. Columns that are left
+   are multiplied WIDE times, so that sums do not depend on the number of threads. */
 INLINE void dots_from(const int bits, const int high, const struct block_product *a, word c,
                       word end) {
-  const int is_long = a->k > LONG;
-  floats s[FEW][WIDE], one[FEW][WIDE];
-  for (; c < end; c += WIDE) {
-    const int all = c + WIDE <= end;
-    if (all && !is_long)
-      dots_of(bits, high, WIDE, a, c, s);
-    else
-      for (word v = 0; v < least(WIDE, end - c); v++) {
-        dots_of(bits, high, 1, a, c + v, one);
-        for (int i = 0; i < high; i++) s[i][v] = one[i][0];
-      }
-    put_sums(high, s, a, 0, c, end);
-  }
+  const word far = (end - c) / WIDE;
+  for (word i = 0; i < far; i++) dots_of(bits, high, a, c + i, far);
+  for (c += WIDE * far; c < end; c++) dots_of(bits, high, a, c, 0);
 }
 
 static void few_rows(const struct block_product *a, word c, word end) {
@@ -495,10 +465,9 @@ static void few_rows(const struct block_product *a, word c, word end) {
 
 /* -- bfloat16 --------------------------------------------------------------------------------- */
 
-/* adds `high` rows of a unit, `x_step` floats apart, times `wide` columns, `step` bytes apart, to
-   sums from `first` on */
-INLINE void add_halves(const int high, const int wide, floats s[TALL][AT_ONCE], const int first,
-                       const float *x, word x_step, const char *w, word step) {
+/* adds `high` rows of a unit, `x_step` floats apart, times WIDE columns */
+INLINE void add_halves(const int high, floats s[TALL][WIDE], const float *x, word x_step,
+                       const char *const *w, word at) {
 #pragma GCC unroll 4
   for (int part = 0; part < UNIT / 2; part += LANES) {
     floats even[TALL], odd[TALL];
@@ -508,82 +477,61 @@ INLINE void add_halves(const int high, const int wide, floats s[TALL][AT_ONCE], 
       odd[i] = *(const floats_at *)(x + i * x_step + UNIT / 2 + part);
     }
 #pragma GCC unroll 4
-    for (int v = 0; v < wide; v++) {
-      const bits_t both = (bits_t)*(const ints_at *)(w + v * step + 4 * part);
+    for (int v = 0; v < WIDE; v++) {
+      const bits_t both = (bits_t)*(const ints_at *)(w[v] + at + 4 * part);
       const floats low = (floats)(both << 16), upper = (floats)(both & 0xffff0000u);
 #pragma GCC unroll 4
-      for (int i = 0; i < high; i++) s[i][first + v] += even[i] * low;
+      for (int i = 0; i < high; i++) s[i][v] += even[i] * low;
 #pragma GCC unroll 4
-      for (int i = 0; i < high; i++) s[i][first + v] += odd[i] * upper;
+      for (int i = 0; i < high; i++) s[i][v] += odd[i] * upper;
     }
   }
 }
 
-/* sums of each lane: `high` rows from r on times `wide` columns from c on */
-INLINE void halves_of(const int high, const int wide, const struct block_product *a, word r, word c,
-                      floats out[][WIDE]) {
-  const int deep = AT_ONCE / wide;
+/* `high` rows from r on times WIDE columns, the first one c and the others `far` */
+INLINE void halves_of(const int high, const struct block_product *a, word r, word c, word far) {
   const word k = (a->k + a->block - 1) / a->block * a->block;
   const float *x = a->reals + r * k;
-  const char *w = (const char *)a->w + c * k * 2, *next = w + (wide - 1) * k * 2 + AHEAD;
-  floats s[TALL][AT_ONCE];
+  const char *w[WIDE];
+  floats s[TALL][WIDE];
+#pragma GCC unroll 4
+  for (int v = 0; v < WIDE; v++) w[v] = (const char *)a->w + (c + v * far) * k * 2;
 #pragma GCC unroll 4
   for (int i = 0; i < high; i++)
 #pragma GCC unroll 4
-    for (int q = 0; q < AT_ONCE; q++) s[i][q] = (floats){0};
+    for (int v = 0; v < WIDE; v++) s[i][v] = (floats){0};
   word u = 0;
-  for (; u + deep * UNIT <= a->k; u += deep * UNIT) {
-#pragma GCC unroll 4
-    for (int q = 0; q < AT_ONCE; q++)  /* in the order of memory */
-      if (!r) __builtin_prefetch(next + (wide * u + q * UNIT) * 2);
-#pragma GCC unroll 4
-    for (int d = 0; d < deep; d++)
-      add_halves(high, wide, s, d * wide, x + u + d * UNIT, k, w + (u + d * UNIT) * 2, k * 2);
+  for (; u + UNIT <= a->k; u += UNIT) {
+    if (!r) fetch(w, u * 2);
+    add_halves(high, s, x + u, k, w, u * 2);
   }
-  for (; deep > 1 && u + UNIT <= a->k; u += UNIT)
-    add_halves(high, wide, s, 0, x + u, k, w + u * 2, k * 2);
   if (u < a->k) {  /* what fills up a block may be NaN, which zeros of the rows do not take away */
     char bytes[WIDE][UNIT * 2] = {0};
-    for (int v = 0; v < wide; v++) memcpy(bytes[v], w + (v * k + u) * 2, (a->k - u) * 2);
-    add_halves(high, wide, s, 0, x + u, k, bytes[0], sizeof bytes[0]);
+    const char *some[WIDE];
+    for (int v = 0; v < WIDE; v++) some[v] = memcpy(bytes[v], w[v] + u * 2, (a->k - u) * 2);
+    add_halves(high, s, x + u, k, some, 0);
   }
-  put_lanes(high, wide, s, out);
+  put_sums(high, s, a, r, c, far);
 }
 
-INLINE void halves_from(const int high, const struct block_product *a, word r, word c, word end) {
-  const int is_long = high <= FEW && a->k > LONG;
-  floats s[TALL][WIDE], one[TALL][WIDE];
-  for (; c < end; c += WIDE) {
-    const int all = c + WIDE <= end;
-    if (all && !is_long)
-      halves_of(high, WIDE, a, r, c, s);
-    else
-      for (word v = 0; v < least(WIDE, end - c); v++) {
-        halves_of(high, 1, a, r, c + v, one);
-        for (int i = 0; i < high; i++) s[i][v] = one[i][0];
-      }
-    put_sums(high, s, a, r, c, end);
-  }
-}
-
-static void halves(const struct block_product *a, word c, word end) {
+/* all rows times WIDE columns */
+static void halves_at(const struct block_product *a, word c, word far) {
   word r = 0;
-  for (; r + TALL <= a->m; r += TALL) halves_from(TALL, a, r, c, end);
-  for (; r + 2 <= a->m; r += 2) halves_from(2, a, r, c, end);
-  for (; r < a->m; r++) halves_from(1, a, r, c, end);
+  for (; r + TALL <= a->m; r += TALL) halves_of(TALL, a, r, c, far);
+  for (; r + 2 <= a->m; r += 2) halves_of(2, a, r, c, far);
+  for (; r < a->m; r++) halves_of(1, a, r, c, far);
+}
+
+/* as dots_from, all rows */
+static void halves(const struct block_product *a, word c, word end) {
+  const word far = (end - c) / WIDE;
+  for (word i = 0; i < far; i++) halves_at(a, c + i, far);
+  for (c += WIDE * far; c < end; c++) halves_at(a, c, 0);
 }
 
 /* -- all of them ------------------------------------------------------------------------------ */
 
-static void columns_of(const struct block_product *a, word c) {
-  if (a->bits == 16) {
-    halves(a, c, least(c + LANES, a->n));
-    return;
-  }
-  if (a->rounded && !(a->block & (a->block - 1)) && a->m <= FEW) {
-    few_rows(a, c, least(c + LANES, a->n));
-    return;
-  }
+static void panel_of(const struct block_product *a, word c) {
   for (word r = 0; r < a->m;) {
     const word rest = a->m - r;
     const int ahead = !r, whole = a->rounded != 0;
@@ -608,6 +556,15 @@ static void columns_of(const struct block_product *a, word c) {
 }
 
 EXPORT(block_product)(const struct block_product *a, word t, word threads) {
+  const int by_rows = a->rounded && !(a->block & (a->block - 1)) && a->m <= FEW;
+  if (a->bits == 16 || by_rows) {
+    const word first = a->n * t / threads, end = a->n * (t + 1) / threads;
+    if (a->bits == 16)
+      halves(a, first, end);
+    else
+      few_rows(a, first, end);
+    return;
+  }
   const word panels = (a->n + LANES - 1) / LANES;
-  for (word p = panels * t / threads; p < panels * (t + 1) / threads; p++) columns_of(a, p * LANES);
+  for (word p = panels * t / threads; p < panels * (t + 1) / threads; p++) panel_of(a, p * LANES);
 }

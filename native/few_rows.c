@@ -7,7 +7,8 @@ enum { LINE = 4 };
 #else
 enum { LINE = 2 };
 #endif
-enum { SUMS = 4, TILE = 64, WIDE = LINE * LANES };
+/* bytes in which memory answers, and of a matrix that the second cache does not hold */
+enum { SUMS = 4, TILE = 64, WIDE = LINE * LANES, AHEAD = 2048, LARGE = 1 << 21 };
 
 /* elements of a row of a packed block of columns */
 VISIBLE word EXPORTED(JOIN(wide, UNIT)) = WIDE;
@@ -62,8 +63,9 @@ EXPORT(few_added)(const struct few_added *a, word t, word parts) {
 }
 
 /* sums over k of a block of `wide` vectors, and `from` (or 0); several of each are under way, as an
-   addition waits for the one before */
-INLINE void sums(const word wide, word k, const T *a, const T *p, T *out, const T *from) {
+   addition waits for the one before. `ahead`: whether what follows is asked for. */
+INLINE void sums(const word wide, const int ahead, word k, const T *a, const T *p, T *out,
+                 const T *from) {
   vec_t s[SUMS][LINE];
 #pragma GCC unroll 4
   for (int q = 0; q < SUMS; q++)
@@ -75,8 +77,11 @@ INLINE void sums(const word wide, word k, const T *a, const T *p, T *out, const 
 #pragma GCC unroll 4
     for (int q = 0; q < SUMS; q++)
 #pragma GCC unroll 4
-      for (int v = 0; v < wide; v++)
-        s[q][v] += a[j + q] * *(const vec_t *)(p + (q * wide + v) * LANES);
+      for (int v = 0; v < wide; v++) {
+        const T *w = p + (q * wide + v) * LANES;
+        if (ahead) __builtin_prefetch((const char *)w + AHEAD);
+        s[q][v] += a[j + q] * *(const vec_t *)w;
+      }
   for (; j < k; j++, p += wide * LANES)
 #pragma GCC unroll 4
     for (int v = 0; v < wide; v++) s[0][v] += a[j] * *(const vec_t *)(p + v * LANES);
@@ -92,6 +97,7 @@ EXPORT(line)(const struct line *b, word t, word parts) {
   const word k = b->k, n = b->n, blocks = (n + WIDE - 1) / WIDE;
   const word first = blocks * t / parts, last = blocks * (t + 1) / parts;
   const T *a = b->a, *from = b->begin;
+  const int is_large = n * k * (word)sizeof(T) > LARGE;
   if (first == last) return;
   word *back = b->ways + 8 * first;
   for (word i = first; i < last; i++) {
@@ -102,13 +108,15 @@ EXPORT(line)(const struct line *b, word t, word parts) {
     if (odd && from) begin = memcpy(whole, begin, odd * sizeof(T));
     T *to = odd ? whole : out;
     if (wide == 1)
-      sums(1, k, a, p, to, begin);
-    else if (wide == 2)
-      sums(2, k, a, p, to, begin);
+      sums(1, 0, k, a, p, to, begin);
+    else if (wide == 2 && LINE > 2)
+      sums(2, 0, k, a, p, to, begin);
     else if (wide == 3)
-      sums(3, k, a, p, to, begin);
+      sums(3, 0, k, a, p, to, begin);
+    else if (is_large)
+      sums(LINE, 1, k, a, p, to, begin);
     else
-      sums(LINE, k, a, p, to, begin);
+      sums(LINE, 0, k, a, p, to, begin);
     memcpy(out, whole, odd * sizeof(T));
   }
   *back ^= 1;
