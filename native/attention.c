@@ -47,63 +47,103 @@ EXPORT(attend)(const struct attend *a, word t, word wanted) {
   }
 }
 
-/* Four keys at a time: a row of the query is read once for all of them, and so is a row of out for
-   four values. */
-static void cached_row(const struct attend_cached *a, const T *q, const T *key, const T *value, T *out,
-                       word seen, T *w) {
+/* Keys or values at once: a row of a query is read once for all of them, and so is one of out. Bytes
+   in which memory answers. */
+enum { FEW = 4, LINE = 64 / sizeof(T), AHEAD = 2048 };
+
+/* out, `step` apart: the sums of all lanes of some vectors, times a factor */
+INLINE void add_lanes(const vec_t sums[FEW], T factor, T *out, word step) {
+  T lanes[FEW][LANES];
+  memcpy(lanes, sums, sizeof lanes);
+#pragma GCC unroll 4
+  for (int left = LANES / 2; left; left /= 2)
+#pragma GCC unroll 4
+    for (int v = 0; v < FEW; v++)
+#pragma omp simd
+      for (int i = 0; i < left; i++) lanes[v][i] += lanes[v][i + left];
+  for (word v = 0; v < FEW; v++) out[v * step] = factor * lanes[v][0];
+}
+
+/* One query of some heads. Those of a row of the cache follow each other before the next rows come,
+   as a row has them side by side and memory answers fastest from the first byte to the last. Rows at
+   once are far apart: streams within a page or two are fetched no faster than one. w: a row for each
+   head. */
+static void cached_rows(const struct attend_cached *a, const T *query, const T *key, const T *value,
+                        T *out, word heads, word seen, T *w) {
   const word width = a->width, columns = a->columns, down = a->key_t, step = a->value_t;
-  const T scale = a->scale;
-  word j = 0;
-  for (; j + 4 <= seen; j += 4) {
-    const T *k0 = key + j * down, *k1 = k0 + down, *k2 = k1 + down, *k3 = k2 + down;
-    T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-    for (word c = 0; c < width; c++) {
-      s0 += q[c] * k0[c];
-      s1 += q[c] * k1[c];
-      s2 += q[c] * k2[c];
-      s3 += q[c] * k3[c];
+  const word far = seen / FEW;
+  for (word j = 0; j < far; j++)
+    for (word h = 0; h < heads; h++) {
+      const T *q = query + h * a->query_h, *k = key + h * a->key_h + j * down;
+      vec_t sums[FEW] = {0};
+      word c = 0;
+      for (; c + LANES <= width; c += LANES)
+#pragma GCC unroll 4
+        for (int i = 0; i < FEW; i++) {
+          const T *x = k + i * far * down + c;
+          __builtin_prefetch((const char *)x + AHEAD);
+          sums[i] += *(const row_t *)(q + c) * *(const row_t *)x;
+        }
+      if (c < width)
+        for (int i = 0; i < FEW; i++)
+          sums[i] += load_lanes(q + c, width - c, 0) * load_lanes(k + i * far * down + c, width - c, 0);
+      add_lanes(sums, a->scale, w + h * a->keys + j, far);
     }
-    w[j] = scale * s0, w[j + 1] = scale * s1, w[j + 2] = scale * s2, w[j + 3] = scale * s3;
+  for (word j = far * FEW; j < seen; j++)
+    for (word h = 0; h < heads; h++) {
+      const T *q = query + h * a->query_h, *k = key + h * a->key_h + j * down;
+      T sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (word c = 0; c < width; c++) sum += q[c] * k[c];
+      w[h * a->keys + j] = a->scale * sum;
+    }
+  for (word h = 0; h < heads; h++) {
+    T *own = w + h * a->keys;
+    const double total = powers_of(own, own, seen, top_of(own, seen));
+    const T share = 1 / total;
+    for (word j = 0; j < seen; j++) own[j] *= share;
+    for (word c = 0; c < columns; c++) out[h * a->out_h + c] = 0;
   }
-  for (; j < seen; j++) {
-    T s = 0;
-#pragma omp simd reduction(+ : s)
-    for (word c = 0; c < width; c++) s += q[c] * key[j * down + c];
-    w[j] = scale * s;
-  }
-  const T top = top_of(w, seen);
-  const double total = powers_of(w, w, seen, top);
-  const T share = 1 / total;
-  for (word c = 0; c < columns; c++) out[c] = 0;
-  for (j = 0; j + 4 <= seen; j += 4) {
-    const T *v0 = value + j * step, *v1 = v0 + step, *v2 = v1 + step, *v3 = v2 + step;
-    const T w0 = w[j], w1 = w[j + 1], w2 = w[j + 2], w3 = w[j + 3];
+  for (word j = 0; j < far; j++)
+    for (word h = 0; h < heads; h++) {
+      const T *own = w + h * a->keys + j, *v0 = value + h * a->value_h + j * step;
+      const T *v1 = v0 + far * step, *v2 = v1 + far * step, *v3 = v2 + far * step;
+      const T w0 = own[0], w1 = own[far], w2 = own[2 * far], w3 = own[3 * far];
+      T *o = out + h * a->out_h;
+      for (word c = 0; c < columns; c += LINE) {
+        const word after = c + AHEAD / sizeof(T);
+        __builtin_prefetch(v0 + after), __builtin_prefetch(v1 + after);
+        __builtin_prefetch(v2 + after), __builtin_prefetch(v3 + after);
+      }
 #pragma omp simd
-    for (word c = 0; c < columns; c++)
-      out[c] += w0 * v0[c] + w1 * v1[c] + w2 * v2[c] + w3 * v3[c];
-  }
-  for (; j < seen; j++) {
+      for (word c = 0; c < columns; c++)
+        o[c] += w0 * v0[c] + w1 * v1[c] + w2 * v2[c] + w3 * v3[c];
+    }
+  for (word j = far * FEW; j < seen; j++)
+    for (word h = 0; h < heads; h++) {
+      const T *v = value + h * a->value_h + j * step, share = w[h * a->keys + j];
+      T *o = out + h * a->out_h;
 #pragma omp simd
-    for (word c = 0; c < columns; c++) out[c] += w[j] * value[j * step + c];
-  }
-#pragma omp simd
-  for (word c = 0; c < columns; c++) out[c] *= share;
+      for (word c = 0; c < columns; c++) o[c] += share * v[c];
+    }
 }
 
 EXPORT(attend_cached)(const struct attend_cached *a, word t, word wanted) {
   const word n = least(wanted, a->threads), parts = a->count * a->heads;
   if (t >= n) return;
   T *w = (T *)(a->memory + t * a->bytes);
-  for (word i = parts * t / n; i < parts * (t + 1) / n; i++) {
+  const word together = a->key_h < a->key_t ? a->heads : 1;
+  for (word i = parts * t / n, end = parts * (t + 1) / n, some; i < end; i += some) {
     const word s = i / a->heads, h = i % a->heads;
+    some = least(least(together, a->heads - h), end - i);
     const T *query = a->query + s * a->query_n + h * a->query_h;
     const T *key = a->key + s * a->key_n + h * a->key_h;
     const T *value = a->value + s * a->value_n + h * a->value_h;
     T *out = a->out + s * a->out_n + h * a->out_h;
     for (word r = 0; r < a->queries; r++) {
       const word seen = least(a->keys, a->past[s] + r + 1);
-      cached_row(a, query + r * a->query_t, key, value, out + r * a->out_t, seen < 0 ? 0 : seen, w);
+      cached_rows(a, query + r * a->query_t, key, value, out + r * a->out_t, some,
+                  seen < 0 ? 0 : seen, w);
     }
   }
 }

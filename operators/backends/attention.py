@@ -189,7 +189,7 @@ def _bind_cached(k: KernelArgs, slots: list[Any]) -> Call | None:
         key=key,
         value=value,
         out=out,
-        **heads.room(keys),
+        **heads.room(out.shape[1] * keys),
     )
 
 
