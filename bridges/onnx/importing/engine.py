@@ -279,7 +279,8 @@ class _Ready:
     def _feed(self, variable: Variable, value: Any) -> None:
         """Set an input; arrays of ever new shapes lie in memory that only grows, whose pages the
         system need not bring each time."""
-        if isinstance(value, np.ndarray) and variable.shape != value.shape:
+        held = variable.inner
+        if isinstance(value, np.ndarray) and (held is None or held.shape != value.shape):
             room = self._rooms.get(variable.name)
             if room is None or len(room) < value.nbytes:
                 room = self._rooms[variable.name] = np.empty(value.nbytes, np.uint8)
@@ -304,15 +305,20 @@ class _Part:
             _MOST_STAGES, _Ready.nbytes, _Ready.release
         )
         self._made = 0
+        self._latest: _Ready | None = None  # the stage that ran last
         self._first: dict[_Kind, _Sizes] = {}  # sizes that a kind of inputs came with first
         self._varying: dict[_Kind, set[int]] = {}  # places of those that then were others
         self._pinned: dict[_Kind, set[int]] = {}  # places of those that each need a stage
 
     def found(self, kind: _Kind, sizes: _Sizes) -> _Ready | None:
         """The stage for inputs of a signature; None where there is none yet."""
+        latest = self._latest  # the cache lets go of others alone
+        if latest is not None and latest.serves(kind, sizes):
+            return latest
         for number, ready in reversed(self.ready.items()):
             if ready.serves(kind, sizes):
-                return self.ready.get(number)
+                self._latest = self.ready.get(number)
+                return self._latest
         return None
 
     def add(self, kind: _Kind, ready: _Ready) -> _Ready:
@@ -320,7 +326,8 @@ class _Part:
         if ready.stage.dims is not None:
             self.pin(kind, ready.stage.dims.pinned)
         self._made += 1
-        return self.ready.add(self._made, ready)
+        self._latest = self.ready.add(self._made, ready)
+        return ready
 
     def pin(self, kind: _Kind, places: set[int]) -> None:
         """Note the places of sizes that no net can leave open."""
@@ -385,10 +392,7 @@ class Body:
                 raise RunError(f"{engine.where}: no progress")
             part = ready.next
             first = False
-        return [
-            env[name] if name in env else engine.value(name, env) if name else None
-            for name in self._outputs
-        ]
+        return [engine.value(name, env) if name else None for name in self._outputs]
 
     def _ready(
         self, part: _Part, env: Mapping[str, Any], may_promote: bool

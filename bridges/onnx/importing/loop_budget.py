@@ -23,12 +23,13 @@ class LoopBudget:
         room: bytes that a stage of a net may still make; without bound outside of loops.
     """
 
+    # Each run has a budget, and few of them a loop: what it counts begins with these.
+    _paid_rounds = _paid = _rounds = _held = _depth = 0
+    _fed: dict[Any, dict[str, Any]] | None = None
+    room: float = float("inf")
+
     def __init__(self, fed: Iterable[Any] = ()) -> None:
-        self._given: Iterable[Any] = fed
-        self._paid_rounds = self._paid = 0
-        self._rounds = self._held = self._depth = 0
-        self._fed: dict[Any, dict[str, Any]] = {}
-        self.room: float = float("inf")
+        self._given = fed
 
     def _count_fed(self) -> None:
         arrays = [array for value in self._given for array in _arrays(value)]
@@ -39,7 +40,11 @@ class LoopBudget:
     def fed_by(self, stage: Any) -> dict[str, Any]:
         """The arrays that a stage inside of a loop was fed last, to be kept up to date: what all
         rounds read is fed once. Nothing writes to them before the run ends."""
-        return self._fed.setdefault(stage, {}) if self._depth else {}
+        if not self._depth:
+            return {}
+        if self._fed is None:
+            self._fed = {}
+        return self._fed.setdefault(stage, {})
 
     @contextmanager
     def loop(self, state: Iterable[Any]) -> Iterator[None]:
