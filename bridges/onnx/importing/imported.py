@@ -78,15 +78,13 @@ class ImportedModel:
             ShapeError: an array of another dtype or shape than declared.
             RunError: a node failed, or does not support a dtype.
         """
-        if fetch is None:
-            return dict(zip(self._outputs, self._ran(self._body, feed), strict=True))
-        for name in fetch:
-            if name not in self._outputs:
-                raise VariableError(
-                    f"{self.path}: the model has no output {name!r}{nearest(name, self._outputs)}"
-                )
-        outputs = self.run(feed)
-        return {name: outputs[name] for name in fetch}
+        if fetch is not None:
+            for name in fetch:
+                if name not in self._outputs:
+                    hint = nearest(name, self._outputs)
+                    raise VariableError(f"{self.path}: the model has no output {name!r}{hint}")
+        outputs = dict(zip(self._outputs, self._ran(self._body, feed), strict=True))
+        return outputs if fetch is None else {name: outputs[name] for name in fetch}
 
     def values(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """The values of all nodes of the outer graph by name, outputs among them.
