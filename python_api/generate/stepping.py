@@ -114,6 +114,10 @@ class Stepper:
         self._first: Mapping[str, tuple[Any, Any]] = {}
         self._copies = 1
         self._past = np.zeros(0, np.int64)
+        self._room = (
+            0,
+            0,
+        )  # rows of all caches, and tokens that each of them holds; see `_make_room`
         self._is_gathered = False
         (tokens,) = (var for var in self.step.net.vars if var.name == self.ids)
         self._dtype = tokens.dtype
@@ -330,7 +334,9 @@ class Stepper:
 
     def _take_over(self, rows: np.ndarray) -> None:
         """Some hypotheses take over the states that the last run left."""
-        self._past[rows] += 1
+        self._past += rows
+        if not self.step.memories:
+            return
         with on_device(self._place):
             for memory in self.step.memories:
                 source = self._work.get(memory.state).array
@@ -380,12 +386,15 @@ class Stepper:
     def _allocate(self, cache: Cache, rows: int, tokens: int) -> None:
         shape = list(cache.shape)
         shape[0], shape[cache.axis] = rows, tokens
+        self._room = 0, 0
         self._work.var(cache.name).bind(self._place.xp.zeros(shape, cache.dtype))
 
     def _make_room(self, more: int) -> None:
         """Caches hold so many more tokens; those that they have stay."""
         rows = len(self._past)
         wanted = int(self._past.max()) + int(more)
+        if self._room[0] == rows and self._room[1] >= wanted:
+            return  # as of most tokens
         with on_device(self._place):
             for cache in self.step.caches:
                 held = self._work.var(cache.name).inner
@@ -397,6 +406,10 @@ class Stepper:
                 self._allocate(cache, rows, -(-room // _ROOM) * _ROOM)
                 if used is not None:
                     self._used(cache)[...] = used
+        caches = [
+            (cache.axis, self._work.get(cache.name).inner.shape) for cache in self.step.caches
+        ]
+        self._room = rows, min([shape[axis] for axis, shape in caches], default=wanted)
 
 
 def checked_scores(scores: np.ndarray, title: str) -> np.ndarray:
