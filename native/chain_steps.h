@@ -7,7 +7,7 @@
    order. Loads bound most steps, two in a cycle: so a step has the address of each operand itself. */
 
 #define STEP(name) static void NAME(name)(const step *s, frame *f, word j, ARGUMENTS)
-#define NEXT ((RUN *)s[1].SIZE)(s + 1, f, j, PASSED)
+#define NEXT ((RUN *)s[1].run)(s + 1, f, j, PASSED)
 /* Of a call at one of several ends of a function, which clang makes no jump for WebAssembly else. */
 #undef TAIL
 #if defined(__wasm__)
@@ -68,7 +68,7 @@ static void NAME(begin)(frame *f, word j) {
   const vec_t a = {0};
   f->last = f->last_of_row;
   if (f->room) place_buffers(f, j, COUNT * LANES);
-  ((RUN *)f->steps->SIZE)(f->steps, f, j EACH(NOTHING, ));
+  ((RUN *)f->steps->run)(f->steps, f, j EACH(NOTHING, ));
 }
 /* The blocks that buffers have room for next; the last block of a row, which may begin within the
    one before; the next row, or back to run_rows. It is no part of a step: registers that the calls of
@@ -84,7 +84,7 @@ static __attribute__((noinline)) void NAME(turn)(frame *f, word j) {
 #define NEXT_BLOCK                         \
   j += COUNT * LANES;                      \
   if (j > f->last) return NAME(turn)(f, j); \
-  TAIL return ((RUN *)f->steps->SIZE)(f->steps, f, j, PASSED);
+  TAIL return ((RUN *)f->steps->run)(f->steps, f, j, PASSED);
 STEP(end) { NEXT_BLOCK }
 STEP(store_end) {
   row_t *to = (row_t *)AT(T, x);
@@ -132,7 +132,7 @@ CHOICE_STEPS(DEFINE)
   STEP(call_##kinds) {                                                               \
     T *passed = (T *)f->passed;                                                      \
     EACH(OUT, )                                                                      \
-    ((function *)s->called)(COUNT * LANES, passed, passed, (const T *)y, (const T *)z); \
+    ((function *)s->w.called)(COUNT * LANES, passed, passed, (const T *)y, (const T *)z); \
     EACH(BACK, )                                                                     \
     NEXT;                                                                            \
   }
@@ -200,6 +200,5 @@ HALVES(bfloat16)
 #undef ARGUMENTS
 #undef PASSED
 #undef NAME
-#undef SIZE
 #undef COUNT
 #undef RUN

@@ -122,6 +122,9 @@ INLINE vec_t op_sqrt(vec_t a) {
   return a;
 #endif
 }
+INLINE vec_t op_exp(vec_t a) { return exp_of(a); }
+INLINE vec_t op_tanh(vec_t a) { return tanh_of(a); }
+INLINE vec_t op_sigmoid(vec_t a) { return sigmoid_of(a); }
 INLINE vec_t op_isnan(vec_t a) { return TRUTH(a != a); }
 INLINE vec_t op_isinf(vec_t a) { return TRUTH(op_fabs(a) == splat((T)INFINITY)); }
 INLINE vec_t op_isfinite(vec_t a) { return TRUTH(op_fabs(a) < splat((T)INFINITY)); }
@@ -221,7 +224,8 @@ INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, 
   BRANCHES(D, name, m, n) BRANCHES(D, name, b, m) BRANCHES(D, name, b, n)
 #define UNARY_STEPS(D)                                                                         \
   KINDS1(D, neg) KINDS1(D, fabs) KINDS1(D, sqrt) KINDS1(D, not) KINDS1(D, as_number)           \
-  KINDS1(D, as_truth) KINDS1(D, isnan) KINDS1(D, isinf) KINDS1(D, isfinite) KINDS1(D, signbit)
+  KINDS1(D, as_truth) KINDS1(D, isnan) KINDS1(D, isinf) KINDS1(D, isfinite) KINDS1(D, signbit) \
+  D(exp, a) D(exp, m) D(tanh, a) D(tanh, m) D(sigmoid, a) D(sigmoid, m)
 #define BINARY_STEPS(D)                                                                        \
   KINDS2(D, add) ORDERED(D, sub) OF_HELD(D, sub_from) KINDS2(D, mul) ORDERED(D, div)           \
   OF_HELD(D, div_into) KINDS2(D, lt) KINDS2(D, gt) KINDS2(D, le) KINDS2(D, ge) KINDS2(D, eq)   \
@@ -287,36 +291,31 @@ register vec_t b0 __asm__("xmm16"), b1 __asm__("xmm17"), b2 __asm__("xmm18"), b3
 #define b6 f->beside[6]
 #define b7 f->beside[7]
 #endif
-/* A step as it runs: its functions for each number of vectors, the function that it calls, and for
-   each operand where element 0 of a row would be, or the number. */
+/* A step as it runs, a ChainRun: its function for blocks of some size, and for each operand where
+   element 0 of a row would be, or the number. What a step calls takes the place of the last one. */
 typedef union operand {
   char *at;
   T number;
+  void *called;
+  word whole;  /* as long as those of ChainRun, where addresses are shorter */
 } operand;
 typedef struct step {
-  word wide, four, two, one, called;  /* as ChainStep begins */
+  word run;
   operand x, y, z, w;
 } step;
-/* an operand of a step that changes from row to row, or from block to block */
-typedef struct seat {
-  operand *to;
-  word of;      /* place in `at` */
-  word by;      /* bytes to the next row */
-  char *number; /* of a column in the row at hand, or 0 */
-} seat;
+_Static_assert(sizeof(step) == sizeof(ChainRun) && sizeof(operand) == sizeof(word), "one record");
 /* What the steps of a part work on: the block that functions are called with, and what rows and
    buffers change. */
 typedef struct frame {
   word last;               /* where the last block begins that follows without a turn */
   word last_of_row, end;   /* where the last block of a row begins, and whence on none does */
-  word rows;               /* that are left, this one included */
+  word rows, row;          /* those that are left, this one included; that at hand */
   word room;               /* elements of a buffer, 0 where there are none */
   const struct chain_program *program;
+  const struct chain_place *places;
   T *buffers;
   char **at;               /* of each operand, the first row */
-  const word *moves;       /* and bytes to the next one */
-  seat *moving, *end_of_moving;  /* arrays of many rows */
-  seat *other, *end_of_other;    /* other arrays, columns and buffers */
+  const word *moves;       /* and bytes to the next one, where there is one */
   vec_t passed[WIDE], beside[WIDE];
   step steps[];
 } frame;
@@ -332,36 +331,42 @@ static double number_at(const char *at, word dtype) {
   }
 }
 
-static T number_of(const frame *f, const seat *k) {
-  return number_at(k->number, f->program->operands[k->of].dtype);
+/* the operand of a step that a seat is of */
+INLINE operand *sat_on(step *steps, const ChainSeat *k) { return (operand *)((char *)steps + k->to); }
+
+/* the numbers of columns in the row at hand */
+static void take_columns(frame *f) {
+  const struct chain_program *p = f->program;
+  for (const ChainSeat *k = p->seats + p->columns_from; k < p->seats + p->numbers_from; k++)
+    sat_on(f->steps, k)->number = number_at(
+        f->at[k->of] + (f->row ? f->row * f->moves[k->of] : 0), p->operands[k->of].dtype);
 }
 
-/* lets steps know where operands are, and the numbers of columns in the first row */
+/* lets steps know where operands are in the first row, and the numbers of columns there */
 static void take_seats(frame *f) {
-  for (seat *k = f->moving; k < f->end_of_moving; k++)
-    k->to->at = f->at[k->of], k->by = f->moves[k->of];
-  for (seat *k = f->other; k < f->end_of_other; k++)
-    if (k->number)
-      k->number = f->at[k->of], k->by = f->moves[k->of], k->to->number = number_of(f, k);
-    else if (k->of < f->program->operand_count)
-      k->to->at = f->at[k->of];
+  const struct chain_program *p = f->program;
+  for (const ChainSeat *k = p->seats; k < p->seats + p->buffers_from; k++)
+    sat_on(f->steps, k)->at = f->at[k->of];
+  f->row = 0;
+  take_columns(f);
 }
 
 /* buffers hold the blocks from element j on that they have room for, and no others */
 static void place_buffers(frame *f, word j, word block) {
-  const word own = f->program->operand_count;
-  for (seat *k = f->other; k < f->end_of_other; k++)
-    if (k->of >= own) k->to->at = (char *)(f->buffers + (k->of - own) * f->room - j);
+  const struct chain_program *p = f->program;
+  for (const ChainSeat *k = p->seats + p->buffers_from; k < p->seats + p->columns_from; k++)
+    sat_on(f->steps, k)->at = (char *)(f->buffers + k->of * f->room - j);
   f->last = least(f->last_of_row, j + f->room - block);
 }
 
 /* whether there is another row, which is then at hand */
 static int next_row(frame *f) {
   if (!--f->rows) return 0;
-  for (seat *k = f->moving; k < f->end_of_moving; k++) k->to->at += k->by;
-  if (f->program->column_count)
-    for (seat *k = f->other; k < f->end_of_other; k++)
-      if (k->number) k->number += k->by, k->to->number = number_of(f, k);
+  const struct chain_program *p = f->program;
+  for (const ChainSeat *k = p->seats; k < p->seats + p->buffers_from; k++)
+    sat_on(f->steps, k)->at += f->moves[k->of];
+  f->row++;
+  if (p->column_count) take_columns(f);
   return 1;
 }
 
@@ -370,7 +375,6 @@ static int next_row(frame *f) {
   vec_t a0, vec_t a1, vec_t a2, vec_t a3, vec_t a4, vec_t a5, vec_t a6, vec_t a7
 #define PASSED a0, a1, a2, a3, a4, a5, a6, a7
 #define NAME(name) name##_wide
-#define SIZE wide
 #define COUNT WIDE
 typedef void wide_run(const step *s, frame *f, word j, ARGUMENTS);
 #define RUN wide_run
@@ -380,17 +384,24 @@ typedef void wide_run(const step *s, frame *f, word j, ARGUMENTS);
 #define ARGUMENTS vec_t a0, vec_t a1, vec_t a2, vec_t a3
 #define PASSED a0, a1, a2, a3
 #define NAME(name) name##_four
-#define SIZE four
 #define COUNT 4
 typedef void four_run(const step *s, frame *f, word j, ARGUMENTS);
 #define RUN four_run
+#include "chain_steps.h"
+
+#define EACH(D, g) D(0, g) D(1, g) D(2, g)
+#define ARGUMENTS vec_t a0, vec_t a1, vec_t a2
+#define PASSED a0, a1, a2
+#define NAME(name) name##_three
+#define COUNT 3
+typedef void three_run(const step *s, frame *f, word j, ARGUMENTS);
+#define RUN three_run
 #include "chain_steps.h"
 
 #define EACH(D, g) D(0, g) D(1, g)
 #define ARGUMENTS vec_t a0, vec_t a1
 #define PASSED a0, a1
 #define NAME(name) name##_two
-#define SIZE two
 #define COUNT 2
 typedef void two_run(const step *s, frame *f, word j, ARGUMENTS);
 #define RUN two_run
@@ -400,7 +411,6 @@ typedef void two_run(const step *s, frame *f, word j, ARGUMENTS);
 #define ARGUMENTS vec_t a0
 #define PASSED a0
 #define NAME(name) name##_one
-#define SIZE one
 #define COUNT 1
 typedef void one_run(const step *s, frame *f, word j, ARGUMENTS);
 #define RUN one_run
@@ -413,7 +423,7 @@ typedef void one_run(const step *s, frame *f, word j, ARGUMENTS);
   D(store_bfloat16, "m")
 #define ALL_STEPS(D0, D1, D2, D3, D4) \
   OTHER_STEPS(D0) UNARY_STEPS(D1) BINARY_STEPS(D2) TERNARY_STEPS(D3) CHOICE_STEPS(D4)
-#define ALL(name, kinds) {{name##_wide, name##_four, name##_two, name##_one}, kinds},
+#define ALL(name, kinds) {{name##_wide, name##_four, name##_three, name##_two, name##_one}, kinds},
 #define ALL1(name, k) ALL(name##_##k, #k)
 #define ALL2(name, k, l) ALL(name##_##k##l, #k #l)
 #define ALL3(name, k, l, m) ALL(name##_##k##l##m, #k #l #m)
@@ -423,87 +433,142 @@ typedef void one_run(const step *s, frame *f, word j, ARGUMENTS);
 #define TEXT3(name, k, l, m) TEXT(name##_##k##l##m)
 #define TEXT4(name, k, l, m, n) TEXT(choose_##name##_##k##l##m##n)
 static const struct operation {
-  void *runs[4];
+  void *runs[5];
   char kinds[5];  /* of its operands */
 } operations[] = {ALL_STEPS(ALL, ALL1, ALL2, ALL3, ALL4)};
 VISIBLE const char EXPORTED(chain_steps)[] = ALL_STEPS(TEXT, TEXT1, TEXT2, TEXT3, TEXT4);
 LENGTH(operations, operations)
 
-/* what C knows of a program beside what Python writes: addresses and sizes */
-EXPORT(chain_prepare)(struct chain_program *p) {
-  static const int32_t bytes[] = {
-      [OF_FLOAT16] = 2, [OF_BFLOAT16] = 2, [OF_FLOAT32] = 4, [OF_FLOAT64] = 8, [OF_INT32] = 4,
-      [OF_INT64] = 8};
-  for (word i = 0; i < p->operand_count; i++) {
-    ChainOperand *o = p->operands + i;
-    o->bytes = bytes[o->dtype], o->size = o->kind == ARRAY ? o->bytes : 0;
+/* The numbers of steps that are known before the loop. places: of operands, or 0 where no operand
+   is a number. */
+static void take_numbers(const struct chain_program *p, const struct chain_place *places,
+                         step *steps) {
+  double registers[p->literal_count + p->operand_count + p->head_count + 1];
+  word used = p->literal_count;
+  memcpy(registers, p->literals, used * sizeof(double));
+  for (word i = 0; places && i < p->operand_count; i++)
+    if (p->operands[i].kind == ONE)
+      registers[used++] = number_at(places[i].at, p->operands[i].dtype);
+  for (word i = 0; i < p->head_count; i++) {
+    const ChainHead *h = p->head + i;
+    registers[used++] =
+        ((number_function *)h->address)(registers[h->x], registers[h->y], registers[h->z]);
   }
-  for (word i = 0; i < p->head_count; i++)
-    p->head[i].address = (word)functions_of_numbers[p->head[i].function];
-  for (word i = 0; i < p->step_count; i++) {
-    ChainStep *s = p->steps + i;
-    void *const *runs = operations[s->operation].runs;
-    s->wide = (word)runs[0], s->four = (word)runs[1];
-    s->two = (word)runs[2], s->one = (word)runs[3];
-    s->called = (word)functions[s->function];
-  }
+  for (const ChainSeat *k = p->seats + p->numbers_from; k < p->seats + p->seat_count; k++)
+    sat_on(steps, k)->number = registers[k->of];
 }
 
 static const struct {
   word count;  /* vectors */
   void (*begin)(frame *f, word j);
-} sizes[] = {{WIDE, begin_wide}, {4, begin_four}, {2, begin_two}, {1, begin_one}};
+} sizes[] = {{WIDE, begin_wide}, {4, begin_four}, {3, begin_three}, {2, begin_two}, {1, begin_one}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
+LENGTH(block_sizes, sizes)
 enum { FEW = 3 };  /* blocks of a row that are one size rather than the largest ones */
 
-/* The rows of a frame. */
-static void run_rows(frame *f, char *stage, word n, int apart) {
-  const struct chain_program *p = f->program;
-  const ChainOperand *o = p->operands;
-  char *row[p->operand_count], *places[p->operand_count];
-  for (int size = 0; size < SIZES; size++) {
-    const word block = sizes[size].count * LANES, even = n % block == 0;
-    /* The last block may compute some elements once more, where it reads what it has read before.
-       A row of an odd number of vectors is better off with blocks of several sizes. */
-    if (apart ? n < block : !even || (size && n > FEW * block)) continue;
-    f->last_of_row = n - block, f->end = n;
-    take_seats(f);
-    sizes[size].begin(f, 0);
-    return;
+/* Programs of one operation on arrays, a good part of those of a net, are loops of their own: their
+   elements often take less time than a run is prepared in. */
+typedef void direct_loop(word rows, word n, T *to, word to_step, const T *x, word x_step, const T *y,
+                         word y_step);
+#define DIRECT(name, of_element)                                                                \
+  static void name##_directly(word rows, word n, T *to, word to_step, const T *x, word x_step, \
+                              const T *y, word y_step) {                                        \
+    for (; rows > 0; rows--, to += to_step, x += x_step, y += y_step)                           \
+      _Pragma("omp simd") for (word j = 0; j < n; j++) to[j] = of_element;                      \
   }
-  const word rows = f->rows;
-  for (word i = 0; i < rows; i++) {
-    take_seats(f);
-    word done = 0;
-    for (int size = 0; size < SIZES; size++) {
-      const word block = sizes[size].count * LANES, end = n - (n - done) % block;
-      if (end == done) continue;
-      f->rows = 1;
-      f->last_of_row = end - block, f->end = end;
-      sizes[size].begin(f, done);
-      done = end;
-    }
-    if (done < n) {
-      /* What is less than a vector is copied to one, whose other lanes hold ones. */
-      memcpy(row, f->at, sizeof row);
-      for (word k = 0; k < p->operand_count; k++) {
-        char *to = stage + k * BYTES;
-        places[k] = row[k] + done * o[k].size;
-        if (!o[k].size) continue;
-        *(vec_t *)to = splat(1);
-        memcpy(to, places[k], (n - done) * o[k].size);
-        f->at[k] = to;
+DIRECT(load, x[j]) DIRECT(add, x[j] + y[j]) DIRECT(sub, x[j] - y[j]) DIRECT(mul, x[j] * y[j])
+#undef DIRECT
+static const struct {
+  void *run;  /* of the operation */
+  direct_loop *loop;
+} direct_loops[] = {{load_m_one, load_directly}, {add_mm_one, add_directly},
+                    {sub_mm_one, sub_directly}, {mul_mm_one, mul_directly}};
+
+/* the loop that a program is, or 0 */
+static direct_loop *direct_of(const struct chain_program *p) {
+  const ChainStep *s = p->steps;
+  const word own = p->operand_count;
+  if (p->step_count != 2 || operations[s[1].operation].runs[0] != (void *)store_end_wide) return 0;
+  if (s->x >= own || s->y >= own || s[1].x >= own) return 0;
+  for (int i = 0; i < sizeof direct_loops / sizeof *direct_loops; i++)
+    if (operations[s->operation].runs[SIZES - 1] == direct_loops[i].run)
+      return direct_loops[i].loop;
+  return 0;
+}
+
+static void run_directly(const struct chain_program *p, const struct chain_place *places, word r0,
+                         word r1, word c0, word c1) {
+  const ChainStep *s = p->steps;
+  const struct chain_place *to = places + s[1].x, *x = places + s->x, *y = places + s->y;
+  const word rows = r1 - r0, columns = c1 - c0;
+  const int is_flat = to->step == columns && x->step == columns && y->step == columns;
+  ((direct_loop *)p->direct)(is_flat ? 1 : rows, is_flat ? rows * columns : columns,
+                             (T *)to->at + r0 * to->step + c0, to->step,
+                             (const T *)x->at + r0 * x->step + c0, x->step,
+                             (const T *)y->at + r0 * y->step + c0, y->step);
+}
+
+enum { FOR_BUFFERS = 8192 };  /* bytes of all buffers, which stay in the first cache */
+
+/* elements of a buffer: of a few blocks, after which it is placed anew */
+static word room_of(const struct chain_program *p) {
+  if (!p->buffers) return 0;
+  const word blocks = least(8, FOR_BUFFERS / (p->buffers * WIDE * BYTES));
+  return (blocks ? blocks : 1) * WIDE * LANES;
+}
+
+/* What an operand of a step is, in the order of seats; the numbers that steps read are some
+   registers, then elements of columns. */
+enum { IN_ARRAY, IN_BUFFER, IN_COLUMN, IN_REGISTER, SEATS };
+
+/* What C knows of a program beside what Python writes: addresses and sizes, and all of a run that
+   does not depend on where its operands are. A call of few elements takes no longer than that. */
+EXPORT(chain_prepare)(struct chain_program *p) {
+  static const int32_t bytes[] = {
+      [OF_FLOAT16] = 2, [OF_BFLOAT16] = 2, [OF_FLOAT32] = 4, [OF_FLOAT64] = 8, [OF_INT32] = 4,
+      [OF_INT64] = 8};
+  const word own = p->operand_count, known = p->register_count;
+  p->ones = 0;
+  for (word i = 0; i < own; i++) {
+    ChainOperand *o = p->operands + i;
+    o->bytes = o->kind == ONE ? 0 : bytes[o->dtype], o->size = o->kind == ARRAY ? o->bytes : 0;
+    p->ones += o->kind == ONE;
+  }
+  for (word i = 0; i < p->head_count; i++)
+    p->head[i].address = (word)functions_of_numbers[p->head[i].function];
+  p->room = room_of(p);
+  word count = 0, begins[SEATS];
+  for (int which = 0; which < SEATS; which++) {
+    begins[which] = count;
+    for (word i = 0; i < p->step_count; i++) {
+      const ChainStep *from = p->steps + i;
+      const int32_t places[] = {from->x, from->y, from->z, from->w};
+      const int32_t numbers[] = {from->number_x, from->number_y, from->number_z, from->number_w};
+      const char *kind = operations[from->operation].kinds;
+      for (word k = 0; kind[k]; k++) {
+        const int is_column = numbers[k] >= known;
+        const int to = i * sizeof(step) + offsetof(step, x) + k * sizeof(operand);
+        if (kind[k] == 'm' && which == (places[k] < own ? IN_ARRAY : IN_BUFFER))
+          p->seats[count++] = (ChainSeat){to, places[k] < own ? places[k] : places[k] - own};
+        if (kind[k] == 'n' && which == (is_column ? IN_COLUMN : IN_REGISTER))
+          if (!is_column || numbers[k] - known < p->column_count)
+            p->seats[count++] = (ChainSeat){
+                to, is_column ? p->columns[numbers[k] - known] : p->registers[numbers[k]]};
       }
-      f->rows = 1;
-      f->last_of_row = f->end = 0;
-      take_seats(f);
-      begin_one(f, 0);
-      for (word k = 0; k < p->operand_count; k++)
-        if (o[k].written) memcpy(places[k], f->at[k], (n - done) * o[k].size);
-      memcpy(f->at, row, sizeof row);
     }
-    for (word k = 0; k < p->operand_count; k++) f->at[k] += f->moves[k];
   }
+  p->buffers_from = begins[IN_BUFFER], p->columns_from = begins[IN_COLUMN];
+  p->numbers_from = begins[IN_REGISTER], p->seat_count = count;
+  step *to = (step *)p->runs;
+  for (int size = 0; size < SIZES; size++, to += p->step_count) {
+    for (word i = 0; i < p->step_count; i++) {
+      const ChainStep *from = p->steps + i;
+      to[i] = (step){(word)operations[from->operation].runs[size]};
+      to[i].w.called = functions[from->function];
+    }
+    if (!p->ones) take_numbers(p, 0, to);
+  }
+  p->direct = (word)direct_of(p);
 }
 
 /* whether nothing that is written lies over what is read: it would all of it (loop_arrays.py) */
@@ -515,6 +580,79 @@ static int lies_apart(const struct chain_program *p, const struct chain_place *p
   return 1;
 }
 
+/* Steps for blocks of some size, their numbers among them. Inline: the steps of most programs take
+   less time than a call of memcpy. */
+static inline void take_steps(frame *f, int size) {
+  const struct chain_program *p = f->program;
+  const word bytes = p->step_count * sizeof(step);
+  const char *from = (const char *)p->runs + size * bytes;
+  for (word i = 0; i < bytes; i += BYTES) {
+    vec_t part = *(const row_t *)(from + i);
+    IN_ORDER(part);
+    *(row_t *)((char *)f->steps + i) = part;
+  }
+  if (p->ones) take_numbers(p, f->places, f->steps);
+}
+
+/* The rows of a frame, each by blocks of several sizes, the last of which is less than a vector. */
+static __attribute__((noinline)) void run_in_parts(frame *f, word n) {
+  const struct chain_program *p = f->program;
+  const ChainOperand *o = p->operands;
+  const word own = p->operand_count, rows = f->rows;
+  vec_t stage[own];
+  char *row[own], *places[own];
+  for (word i = 0; i < rows; i++) {
+    word done = 0;
+    for (int size = 0; size < SIZES; size++) {
+      const word block = sizes[size].count * LANES, end = done + (n - done) / block * block;
+      if (end == done) continue;
+      take_steps(f, size);
+      take_seats(f);
+      f->rows = 1;
+      f->last_of_row = end - block, f->end = end;
+      sizes[size].begin(f, done);
+      done = end;
+    }
+    if (done < n) {
+      /* What is less than a vector is copied to one, whose other lanes hold ones. */
+      memcpy(row, f->at, sizeof row);
+      for (word k = 0; k < own; k++) {
+        places[k] = row[k] + done * o[k].size;
+        if (!o[k].size) continue;
+        stage[k] = splat(1);
+        memcpy(stage + k, places[k], (n - done) * o[k].size);
+        f->at[k] = (char *)(stage + k);
+      }
+      f->rows = 1;
+      f->last_of_row = f->end = 0;
+      take_steps(f, SIZES - 1);
+      take_seats(f);
+      begin_one(f, 0);
+      for (word k = 0; k < own; k++)
+        if (o[k].written) memcpy(places[k], f->at[k], (n - done) * o[k].size);
+      memcpy(f->at, row, sizeof row);
+    }
+    for (word k = 0; i + 1 < rows && k < own; k++) f->at[k] += f->moves[k];
+  }
+}
+
+/* The rows of a frame. */
+static inline void run_rows(frame *f, word n) {
+  for (int size = 0; size < SIZES; size++) {
+    const word block = sizes[size].count * LANES;
+    /* The last block may compute some elements once more, where it reads what it has read before.
+       A row of an odd number of vectors is better off with blocks of several sizes. */
+    if (n < block) continue;
+    if ((n % block || (size && n > FEW * block)) && !lies_apart(f->program, f->places)) continue;
+    f->last_of_row = n - block, f->end = n;
+    take_steps(f, size);
+    take_seats(f);
+    sizes[size].begin(f, 0);
+    return;
+  }
+  run_in_parts(f, n);
+}
+
 enum { REPEATED = 4096 };  /* bytes of rows that are repeated, which stay in the first cache */
 
 /* How many rows may be one: those of all arrays follow one another, or are one row that is read
@@ -523,7 +661,7 @@ static word rows_at_once(const struct chain_program *p, const struct chain_place
                          word columns) {
   const ChainOperand *o = p->operands;
   word repeated = 0;
-  if (p->column_count) return 1;
+  if (rows < 2 || p->column_count) return 1;
   for (word i = 0; i < p->operand_count; i++) {
     if (o[i].kind != ARRAY || places[i].step == columns) continue;
     if (places[i].step || o[i].written) return 1;
@@ -544,89 +682,48 @@ static void repeat(char *to, const char *row, word bytes, word count) {
     memcpy(to + done * bytes, to, least(done, count - done) * bytes);
 }
 
-enum { FOR_BUFFERS = 8192 };  /* bytes of all buffers, which stay in the first cache */
-enum { A_CALL = 8000, A_ROW = 1000, A_STEP = 100 };  /* in the units of work, 40 of which are a ns */
-
-/* elements of a buffer: of a few blocks, after which it is placed anew */
-static word room_of(const struct chain_program *p) {
-  if (!p->buffers) return 0;
-  const word blocks = least(8, FOR_BUFFERS / (p->buffers * WIDE * BYTES));
-  return (blocks ? blocks : 1) * WIDE * LANES;
-}
+enum { A_CALL = 1000, A_ROW = 400, A_STEP = 40 };  /* in the units of work, 40 of which are a ns */
 
 static void interpret(struct chain_program *p, const struct chain_place *places, word r0, word r1,
                       word c0, word c1) {
   const ChainOperand *o = p->operands;
-  const word own = p->operand_count, known = p->register_count, room = room_of(p);
-  double registers[p->literal_count + own + p->head_count + 1];
-  T numbers[known + 1];
-  _Alignas(frame) char memory[sizeof(frame) + p->step_count * sizeof(step)];
-  _Alignas(vec_t) T buffers[p->buffers * room + 1];
-  vec_t stage[own];
+  const word own = p->operand_count, rows = r1 - r0, columns = c1 - c0;
+  _Alignas(frame) char memory[sizeof(frame) + (p->step_count + 1) * sizeof(step)];
+  _Alignas(vec_t) T buffers[p->buffers * p->room + 1];
   word moves[own];
   char *at[own];
-  seat seats[4 * p->step_count], *moving = seats, *other = seats + 4 * p->step_count;
   frame *f = (frame *)memory;
-  f->room = room, f->program = p, f->buffers = buffers, f->at = at, f->moves = moves;
-  word used = p->literal_count;
-  memcpy(registers, p->literals, used * sizeof(double));
-  for (word i = 0; i < own; i++)
-    if (o[i].kind == ONE) registers[used++] = number_at(places[i].at, o[i].dtype);
-  for (word i = 0; i < p->head_count; i++) {
-    const ChainHead *h = p->head + i;
-    registers[used++] =
-        ((number_function *)h->address)(registers[h->x], registers[h->y], registers[h->z]);
-  }
-  for (word i = 0; i < known; i++) numbers[i] = registers[p->registers[i]];
-  const word columns = c1 - c0;
-  word rows = r1 - r0, together = c0 ? 1 : rows_at_once(p, places, rows, columns);
+  f->room = p->room, f->program = p, f->places = places, f->buffers = buffers, f->at = at, f->moves = moves;
+  const word together = c0 ? 1 : rows_at_once(p, places, rows, columns);
   _Alignas(vec_t) char repeated[together > 1 ? REPEATED : 1], *next = repeated;
   for (word i = 0; i < own; i++) {
-    const word bytes = o[i].kind == ARRAY || o[i].kind == COLUMN ? o[i].bytes : 0;
-    moves[i] = places[i].step * bytes;
-    f->at[i] = places[i].at + r0 * moves[i] + c0 * o[i].size;
-    if (together > 1 && o[i].size && !moves[i]) {
-      repeat(next, f->at[i], columns * bytes, together);
-      f->at[i] = next;
-      next += together * columns * bytes;
+    const word way = places[i].step * o[i].bytes;
+    at[i] = places[i].at + r0 * way + c0 * o[i].size;
+    if (together > 1 && o[i].size && !way) {
+      repeat(next, at[i], columns * o[i].bytes, together);
+      at[i] = next;
+      next += together * columns * o[i].bytes;
     }
   }
-  for (word i = 0; i < p->step_count; i++) {
-    const ChainStep *from = p->steps + i;
-    const int32_t places[] = {from->x, from->y, from->z, from->w};
-    const int32_t which[] = {from->number_x, from->number_y, from->number_z, from->number_w};
-    const char *kind = operations[from->operation].kinds;
-    operand *to = &f->steps[i].x;
-    memcpy(f->steps + i, from, offsetof(step, x));
-    for (word k = 0; kind[k]; k++)
-      if (kind[k] == 'm') {
-        const word of = places[k];
-        *(of < own && moves[of] ? moving++ : --other) = (seat){to + k, of};
-      } else if (kind[k] == 'n' && which[k] < known) {
-        to[k].number = numbers[which[k]];
-      } else if (kind[k] == 'n') {
-        const word of = p->columns[which[k] - known];
-        *--other = (seat){to + k, of, 0, at[of]};
-      }
-  }
-  f->moving = seats, f->end_of_moving = moving;
-  f->other = other, f->end_of_other = seats + 4 * p->step_count;
-  const int apart = lies_apart(p, places);
   word taken = 0;  /* rows of the program */
-  for (word at_once = together; rows > 0 && columns > 0; at_once = rows) {
-    const word count = rows / at_once;
-    char *begins[own];
-    memcpy(begins, f->at, sizeof begins);
-    for (word i = 0; i < own; i++) moves[i] *= at_once;
+  for (word done = 0, at_once = together; done < rows && columns > 0; at_once = rows - done) {
+    const word count = at_once > 1 ? (rows - done) / at_once : rows - done;
+    for (word i = 0; rows > 1 && i < own; i++) {
+      const word way = places[i].step * o[i].bytes;
+      moves[i] = at_once * way;
+      if (way) at[i] = places[i].at + (r0 + done) * way + c0 * o[i].size;
+    }
     f->rows = count;
-    run_rows(f, (char *)stage, at_once * columns, apart);
-    for (word i = 0; i < own; i++) f->at[i] = begins[i] + count * moves[i], moves[i] /= at_once;
-    rows -= count * at_once, taken += count;
+    run_rows(f, at_once * columns);
+    done += count * at_once, taken += count;
   }
   /* Short rows cost more than their elements: each step is a jump, each row and call is prepared. */
   const word work =
-      A_CALL + taken * (A_ROW + p->step_count * A_STEP) + (r1 - r0) * columns * p->work;
-  if (__atomic_add_fetch(&p->done, work, __ATOMIC_RELAXED) >= p->enough)
+      A_CALL + taken * (A_ROW + p->step_count * A_STEP) + rows * columns * p->work;
+  /* Work that two threads add at once counts once: a locked sum took as long as some steps. */
+  const word done = __atomic_load_n(&p->done, __ATOMIC_RELAXED) + work;
+  __atomic_store_n(&p->done, done, __ATOMIC_RELAXED);
+  if (done >= p->enough)
     __atomic_store_n((word *)p->hot, 1, __ATOMIC_RELAXED);
 }
 
@@ -636,7 +733,9 @@ typedef void compiled_loop(const struct chain *a, word r0, word r1, word c0, wor
 EXPORT(chain)(const struct chain *a, word t, word n) {
   struct chain_program *p = a->program;
   word r0 = 0, r1 = a->rows, c0 = 0, c1 = a->columns;
-  if (a->rows >= n) {
+  if (n == 1) {
+    /* divisions take as long as some steps */
+  } else if (a->rows >= n) {
     r0 = a->rows * t / n, r1 = a->rows * (t + 1) / n;
   } else {
     const word wide = ((a->columns + n - 1) / n + 63) / 64 * 64;
@@ -645,6 +744,8 @@ EXPORT(chain)(const struct chain *a, word t, word n) {
   compiled_loop *compiled = __atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE);
   if (compiled)
     compiled(a, r0, r1, c0, c1, functions, functions_of_numbers);
+  else if (p->direct)
+    run_directly(p, a->places, r0, r1, c0, c1);
   else
     interpret(p, a->places, r0, r1, c0, c1);
 }

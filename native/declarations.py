@@ -85,14 +85,18 @@ RECORDS: dict[str, dict[str, str]] = {
         "address": "int64",
     },
     # A step of a chain: its operation; where its operands are in memory, and which numbers it
-    # reads; the function that it calls. C finds the functions for blocks of eight vectors,
-    # four, two and one, and that which is called.
+    # reads; the function that it calls.
     "ChainStep": {
-        **dict.fromkeys(("wide", "four", "two", "one", "called"), "int64"),
         **{"x": "int32", "y": "int32", "z": "int32", "w": "int32"},
         **{"number_x": "int32", "number_y": "int32", "number_z": "int32", "number_w": "int32"},
         **{"operation": "int32", "function": "int32"},
     },
+    # A step as it runs: its function for blocks of some size; its operands, each an address or a
+    # number.
+    "ChainRun": dict.fromkeys(("run", *"xyzw"), "int64"),
+    # An operand of a step that is no result before it: how many bytes after the first step, and
+    # which operand, buffer, column or register it is.
+    "ChainSeat": {"to": "int32", "of": "int32"},
 }
 """Records that arrays are made of: the dtype of each field, by its name."""
 
@@ -455,9 +459,21 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             register_count=COUNT,
             columns=reads("column_count", "int64"),
             column_count=COUNT,
-            steps=updates("step_count", "ChainStep"),
+            steps=reads("step_count", "ChainStep"),
             step_count=SOME,
             buffers=COUNT,
+            # All of a run that does not depend on where operands are; `prepare` makes it. Runs are
+            # those for blocks of each size; they are copied by vectors, the last of which may read
+            # more. Seats are those of arrays, of buffers, of columns and of registers.
+            runs=writes("block_sizes*step_count+1", "ChainRun"),
+            seats=writes("4*step_count", "ChainSeat"),
+            buffers_from=RESULT,
+            columns_from=RESULT,
+            numbers_from=RESULT,
+            seat_count=RESULT,
+            ones=RESULT,  # operands that are one number
+            room=RESULT,  # elements of a buffer
+            direct=RESULT,  # the loop that the program is, or 0
             where=(
                 f"end(operands,'kind') <= {ONE + 1}",
                 f"end(operands,'dtype') <= {OF_INT64 + 1}",

@@ -382,6 +382,8 @@ class _Writer:
             on_right = operands[1] == product
             by_name = _OF_RIGHT if on_right else _OF_LEFT
             self._operate(by_name[name], (*factors, operands[0 if on_right else 1]))
+        elif name == "call" and f"{operation.extra}_a" in self.known:
+            self._operate(str(operation.extra), operands)
         elif name == "call":
             self._operate(name, operands, function=str(operation.extra))
         else:
@@ -587,6 +589,10 @@ def _fields(writer: _Writer, library: Library) -> dict[str, Any]:
         **arrays,
         **counts,
         **{"buffers": writer.buffers, "work": loop.work, "enough": HOT_WORK},
+        "runs": np.zeros(
+            library.constant("block_sizes") * len(rows) + 1, arguments.DTYPES["ChainRun"]
+        ),
+        "seats": np.zeros(4 * len(rows), arguments.DTYPES["ChainSeat"]),
         "hot": ctypes.addressof(HOT),
     }
 

@@ -22,6 +22,11 @@ pytestmark = pytest.mark.skipif(not chains.available(), reason="there is no nati
 _KINDS = (FULL, ROW, COLUMN, ONE)
 _SHAPES = (1, 1), (3, 37), (2, 700), (70, 5), (133, 10), (7, 64), (3, 0), (0, 5)
 _SIGNS = "+ - * / < > <= >= == != && ||".split()
+DIRECT = {
+    **dict.fromkeys(("x0", "x0 + x1", "x0 - x1", "x1 - x0", "x0 * x1"), True),
+    **dict.fromkeys(("x0 / x1", "x0 + 1", "x0 * x1 + x0", "-x0"), False),
+}
+"""Loops over arrays, and whether they are one operation that has a loop of its own."""
 
 
 def random_tree(rng: np.random.Generator, names: list[str], depth: int) -> Tree:
@@ -78,10 +83,21 @@ def run(loop: Loop, arrays: list[np.ndarray]) -> list[np.ndarray]:
     return [own[operand] for operand, _ in loop.stores]
 
 
+def lstm_cell(dtype: str) -> Loop:
+    """The gates of an LSTM and its state; functions read registers and memory."""
+    texts = (
+        "1 / (1 + exp(-(x0 + x4 * x5))); 1 / (1 + exp(-x1)); tanh(x2);"
+        "exp(v1) * x4 + v0 * v2; 1 / (1 + exp(-(x3 + v3 * x5))) * tanh(v3)"
+    )
+    operands = [Operand(kind, dtype) for kind in (*[FULL] * 5, ROW, FULL, FULL)]
+    values = tuple(parse(one.strip()) for one in texts.split(";"))
+    return Loop(dtype, tuple(operands), values, ((6, "v3"), (7, "v4")))
+
+
 @pytest.mark.skipif(find_compiler("") is None, reason="there is no C compiler")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_compiled_loops_give_the_same_bits(dtype: str) -> None:
-    loops = {loop.key: loop for loop in random_loops(dtype, 60)}
+    loops = {loop.key: loop for loop in (*random_loops(dtype, 60), lstm_cell(dtype))}
     programs = [chains.program(loop) for loop in loops.values()]
     texts = (c_source.c_source(one.loop, *one.tables) for one in programs)
     library = compiler._library(str(find_compiler("")), "\n".join([c_source.c_prelude(), *texts]))
@@ -159,6 +175,49 @@ def test_rows_of_any_width(dtype: str) -> None:
             chains.task(loop, block)()
             np.testing.assert_array_equal(out[:, :width], wanted, err_msg=str(width))
             np.testing.assert_array_equal(out[:, width:], before, err_msg=str(width))
+
+
+@pytest.mark.parametrize("text, is_direct", DIRECT.items(), ids=DIRECT)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_programs_of_one_operation_are_loops_of_their_own(
+    dtype: str, text: str, is_direct: bool
+) -> None:
+    """Of rows that follow each other, of columns of a matrix, of one row again and again; in
+    place."""
+    rng = np.random.default_rng(0)
+    for kind in (FULL, ROW):
+        operands = tuple(Operand(one, dtype) for one in (FULL, kind, FULL))
+        program = chains.program(Loop(dtype, operands, (parse(text),), ((2, "v0"),)))
+        assert program is not None
+        assert bool(program.block.struct.direct) == is_direct
+        for rows, columns, beside in ((0, 3, 0), (1, 0, 0), (1, 1, 2), (5, 67, 0), (3, 48, 9)):
+            step = columns + beside
+            x, y, z = rng.normal(size=(3, rows, step)).astype(dtype)
+            y = y if kind == FULL else rng.normal(size=step).astype(dtype)
+            given = {"x0": x[:, :columns].copy(), "x1": y[..., :columns].copy()}
+            wanted = np.broadcast_to(eval(text, given), (rows, columns))
+            for out in (z, x):
+                rest = out[:, columns:].copy()
+                placed = (x, step), (y, step if kind == FULL else 0), (out, step)
+                block = chains.argument(program, (rows, columns), placed)
+                chains.task(program.loop, block)()
+                np.testing.assert_array_equal(out[:, :columns], wanted)
+                np.testing.assert_array_equal(out[:, columns:], rest)
+
+
+def test_numbers_are_read_in_each_run() -> None:
+    """What a program knows of its numbers before a run are those of its text alone."""
+    operands = tuple(Operand(kind, "float32") for kind in (FULL, ONE, COLUMN, FULL))
+    loop = Loop("float32", operands, (parse("x0 * (x1 + 2) + x2 * 0.5"),), ((3, "v0"),))
+    program, (x, one, column, out) = chains.program(loop), arrays_of(loop, 3, 21)
+    assert program is not None
+    placed = zip((x, one, column, out), (21, 0, 1, 21), strict=True)
+    call = chains.task(loop, chains.argument(program, (3, 21), placed))
+    for number in (0.25, -3.0):
+        one[0] = number
+        column += 1
+        call()
+        np.testing.assert_array_equal(out, x * np.float32(number + 2) + column[:, None] * 0.5)
 
 
 @pytest.mark.parametrize("sign", "< > <= >= == !=".split())
