@@ -27,8 +27,8 @@ enum { BYTES = 32 };
 enum { BYTES = 16 };
 #endif
 enum { LANES = BYTES / 4, UNIT = 32, WORDS = UNIT / 4, NEAR = 4 };
-/* rows of a tile; eight of them want more registers than there are */
-enum { HIGH = 4 };
+/* the most rows of a tile: eight want the registers of AVX-512, and sums of bytes */
+enum { HIGH = 8 };
 /* rows of a tile of bfloat16, as many as there are registers for */
 #if defined(__AVX512BW__) || defined(__aarch64__)
 enum { TALL = 4 };
@@ -531,28 +531,34 @@ static void halves(const struct block_product *a, word c, word end) {
 
 /* -- all of them ------------------------------------------------------------------------------ */
 
-static void panel_of(const struct block_product *a, word c) {
-  for (word r = 0; r < a->m;) {
-    const word rest = a->m - r;
-    const int ahead = !r, whole = a->rounded != 0;
-#define TILES(bits, whole)                                                                     \
-  if (rest >= HIGH)                                                                            \
-    tile_of(bits, whole, HIGH, a, r, c, ahead), r += HIGH;                                     \
-  else if (rest >= 2)                                                                          \
-    tile_of(bits, whole, 2, a, r, c, ahead), r += 2;                                           \
-  else                                                                                         \
-    tile_of(bits, whole, 1, a, r, c, ahead), r += 1;
-    if (a->bits == 4 && whole) {
-      TILES(4, 1)
-    } else if (a->bits == 4) {
-      TILES(4, 0)
-    } else if (whole) {
-      TILES(8, 1)
-    } else {
-      TILES(8, 0)
-    }
-#undef TILES
+typedef void tile(const struct block_product *, word, word, int);
+#define TILE(bits, whole, high)                                                                \
+  static void tile_##bits##_##whole##_##high(const struct block_product *a, word r, word c,    \
+                                             int ahead) {                                      \
+    tile_of(bits, whole, high, a, r, c, ahead);                                                \
   }
+#define TILES(bits, whole) TILE(bits, whole, 1) TILE(bits, whole, 2) TILE(bits, whole, 4)
+TILES(4, 0) TILES(4, 1) TILES(8, 0) TILES(8, 1)
+#if defined(__AVX512BW__)
+TILE(4, 1, 8) TILE(8, 1, 8)
+#define EIGHT(bits) tile_##bits##_1_8
+#else
+#define EIGHT(bits) 0
+#endif
+#define OF(bits, whole) tile_##bits##_##whole##_1, tile_##bits##_##whole##_2, tile_##bits##_##whole##_4
+/* by the bits of a weight, 4 or 8, by whether rows are bytes, and by the logarithm of their number */
+static tile *const tiles[2][2][4] = {{{OF(4, 0), 0}, {OF(4, 1), EIGHT(4)}},
+                                     {{OF(8, 0), 0}, {OF(8, 1), EIGHT(8)}}};
+#undef OF
+#undef EIGHT
+#undef TILES
+#undef TILE
+
+static void panel_of(const struct block_product *a, word c) {
+  tile *const *by = tiles[a->bits == 8][a->rounded != 0];
+  word r = 0;
+  for (int log = 3; log >= 0; log--)
+    for (; by[log] && a->m - r >= 1 << log; r += 1 << log) by[log](a, r, c, !r);
 }
 
 EXPORT(block_product)(const struct block_product *a, word t, word threads) {
