@@ -232,6 +232,7 @@ INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, 
   KINDS2(D, ne) KINDS2(D, and) KINDS2(D, or) ORDERED(D, copysign) ORDERED(D, fmax)             \
   ORDERED(D, fmin) ORDERED(D, more) ORDERED(D, less) KINDS2(D, at_least) KINDS2(D, at_most)
 #define TERNARY_STEPS(D)                                                                       \
+  D(mul_product, a, a, n) D(mul_product, a, a, m)                                              \
   KINDS3(D, add_product) KINDS3(D, sub_product) KINDS3(D, sub_from_product)                    \
   KINDS3(D, mul_product) KINDS3(D, div_into_product) KINDS_OF_PRODUCT(D, mul_add)              \
   KINDS_OF_PRODUCT(D, mul_sub) KINDS_OF_PRODUCT(D, mul_sub_from) D(choose, a, m, m)            \

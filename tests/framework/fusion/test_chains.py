@@ -94,10 +94,18 @@ def lstm_cell(dtype: str) -> Loop:
     return Loop(dtype, tuple(operands), values, ((6, "v3"), (7, "v4")))
 
 
+def scaled_squares(dtype: str) -> Loop:
+    """Products of what registers hold with itself, and a number or an array."""
+    texts = "x0 - x1", "fabs(v0) < 1 ? 0.5 * v0 * v0 : fabs(v0) - 0.5", "x1 * v0 * v0 + v1"
+    operands = (Operand(FULL, dtype),) * 4
+    return Loop(dtype, operands, tuple(map(parse, texts)), ((2, "v1"), (3, "v2")))
+
+
 @pytest.mark.skipif(find_compiler("") is None, reason="there is no C compiler")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_compiled_loops_give_the_same_bits(dtype: str) -> None:
-    loops = {loop.key: loop for loop in (*random_loops(dtype, 60), lstm_cell(dtype))}
+    special = lstm_cell(dtype), scaled_squares(dtype)
+    loops = {loop.key: loop for loop in (*random_loops(dtype, 60), *special)}
     programs = [chains.program(loop) for loop in loops.values()]
     texts = (c_source.c_source(one.loop, *one.tables) for one in programs)
     library = compiler._library(str(find_compiler("")), "\n".join([c_source.c_prelude(), *texts]))
