@@ -581,8 +581,10 @@ static int lies_apart(const struct chain_program *p, const struct chain_place *p
   return 1;
 }
 
-/* Steps for blocks of some size, their numbers among them. Inline: the steps of most programs take
-   less time than a call of memcpy. */
+enum { MORE = (BYTES - 1) / sizeof(step) + 1 };  /* steps that are touched behind all, as below */
+
+/* Steps for blocks of some size, their numbers among them. By whole vectors: the steps of most
+   programs take less time than a call of memcpy. */
 static inline void take_steps(frame *f, int size) {
   const struct chain_program *p = f->program;
   const word bytes = p->step_count * sizeof(step);
@@ -689,7 +691,7 @@ static void interpret(struct chain_program *p, const struct chain_place *places,
                       word c0, word c1) {
   const ChainOperand *o = p->operands;
   const word own = p->operand_count, rows = r1 - r0, columns = c1 - c0;
-  _Alignas(frame) char memory[sizeof(frame) + (p->step_count + 1) * sizeof(step)];
+  _Alignas(frame) char memory[sizeof(frame) + (p->step_count + MORE) * sizeof(step)];
   _Alignas(vec_t) T buffers[p->buffers * p->room + 1];
   word moves[own];
   char *at[own];
