@@ -131,7 +131,7 @@ static void cached_rows(const struct attend_cached *a, const T *query, const T *
 EXPORT(attend_cached)(const struct attend_cached *a, word t, word wanted) {
   const word n = least(wanted, a->threads), parts = a->count * a->heads;
   if (t >= n) return;
-  T *w = (T *)(a->memory + t * a->bytes);
+  T *w = a->memory + t * a->heads * a->keys;
   const word together = a->key_h < a->key_t ? a->heads : 1;
   for (word i = parts * t / n, end = parts * (t + 1) / n, some; i < end; i += some) {
     const word s = i / a->heads, h = i % a->heads;

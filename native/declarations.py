@@ -203,8 +203,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             out_n=step_of("out", 0),
             out_h=step_of("out", 1),
             out_t=step_of("out"),
-            memory=updates("bytes*threads", "bytes"),
-            bytes=COUNT,
+            memory=updates("threads heads keys"),
             threads=SOME,
         ),
         Struct(

@@ -174,6 +174,7 @@ def _bind_cached(k: KernelArgs, slots: list[Any]) -> Call | None:
     heads = _Heads(row_products.make_gemm, lead, out.dtype)
     queries, keys = out.shape[-2], key.shape[-2]
     work = heads.count * queries * keys * (query.shape[-1] + value.shape[-1] + _EXP)
+    threads = min(out.shape[0] * out.shape[1], most_threads())
     return heads.call(
         "attend_cached",
         work,
@@ -189,7 +190,8 @@ def _bind_cached(k: KernelArgs, slots: list[Any]) -> Call | None:
         key=key,
         value=value,
         out=out,
-        **heads.room(out.shape[1] * keys),
+        memory=k.scratch((threads, out.shape[1], keys), out.dtype),
+        threads=threads,
     )
 
 

@@ -114,10 +114,8 @@ class Stepper:
         self._first: Mapping[str, tuple[Any, Any]] = {}
         self._copies = 1
         self._past = np.zeros(0, np.int64)
-        self._room = (
-            0,
-            0,
-        )  # rows of all caches, and tokens that each of them holds; see `_make_room`
+        # Rows of all caches, and tokens that each of them holds; see `_make_room`.
+        self._room = 0, 0
         self._is_gathered = False
         (tokens,) = (var for var in self.step.net.vars if var.name == self.ids)
         self._dtype = tokens.dtype

@@ -97,6 +97,15 @@ class TestAttention(OpTest):
         assert np.array_equal(found["query"][1], np.zeros(4))
         assert all(np.isfinite(gradient).all() for gradient in found.values())
 
+    def test_rows_before_the_cache_are_zero(self):
+        rng = np.random.default_rng(0)
+        given = {name: rng.normal(size=(2, 3, 1, 4)) for name in ("query", "key", "value")}
+        given["past"] = np.array([-1, 0], np.int64)
+        for train in (False, True):  # without the weights, and with them
+            out = self.output(Case(given, {"causal": True}, train=train), "float64")["out"]
+            assert not out[0].any()
+            np.testing.assert_allclose(out[1], given["value"][1])
+
     def test_without_keys_there_is_nothing_to_see(self):
         given = {
             "query": np.ones((2, 3, 4)),
