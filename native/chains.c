@@ -582,6 +582,7 @@ static int lies_apart(const struct chain_program *p, const struct chain_place *p
 }
 
 enum { MORE = (BYTES - 1) / sizeof(step) + 1 };  /* steps that are touched behind all, as below */
+VISIBLE word EXPORTED(JOIN(more_steps, UNIT)) = MORE;
 
 /* Steps for blocks of some size, their numbers among them. By whole vectors: the steps of most
    programs take less time than a call of memcpy. */
@@ -696,7 +697,8 @@ static void interpret(struct chain_program *p, const struct chain_place *places,
   word moves[own];
   char *at[own];
   frame *f = (frame *)memory;
-  f->room = p->room, f->program = p, f->places = places, f->buffers = buffers, f->at = at, f->moves = moves;
+  f->room = p->room, f->buffers = buffers, f->at = at, f->moves = moves;
+  f->program = p, f->places = places;
   const word together = c0 ? 1 : rows_at_once(p, places, rows, columns);
   _Alignas(vec_t) char repeated[together > 1 ? REPEATED : 1], *next = repeated;
   for (word i = 0; i < own; i++) {

@@ -463,8 +463,8 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             buffers=COUNT,
             # All of a run that does not depend on where operands are; `prepare` makes it. Runs are
             # those for blocks of each size; they are copied by vectors, the last of which may read
-            # two more. Seats are those of arrays, of buffers, of columns and of registers.
-            runs=writes("block_sizes*step_count+2", "ChainRun"),
+            # more. Seats are those of arrays, of buffers, of columns and of registers.
+            runs=writes("block_sizes*step_count+more_steps", "ChainRun"),
             seats=writes("4*step_count", "ChainSeat"),
             buffers_from=RESULT,
             columns_from=RESULT,

@@ -590,7 +590,8 @@ def _fields(writer: _Writer, library: Library) -> dict[str, Any]:
         **counts,
         **{"buffers": writer.buffers, "work": loop.work, "enough": HOT_WORK},
         "runs": np.zeros(
-            library.constant("block_sizes") * len(rows) + 2, arguments.DTYPES["ChainRun"]
+            library.constant("block_sizes") * len(rows) + library.constant("more_steps"),
+            arguments.DTYPES["ChainRun"],
         ),
         "seats": np.zeros(4 * len(rows), arguments.DTYPES["ChainSeat"]),
         "hot": ctypes.addressof(HOT),
