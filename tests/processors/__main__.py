@@ -2,7 +2,8 @@
 
 `python build.py processors` runs them on each of
 
-- the kinds that this processor is, from sse4 on;
+- none, where NumPy serves in place of the native library, and the kinds that this processor is,
+  from sse4 on;
 - `sanitized`: compiled with AddressSanitizer and UndefinedBehaviorSanitizer of gcc; works of the
   campaign call what the tests do not;
 - `aarch64`: cross-compiled, by an aarch64 Python under qemu;
@@ -96,9 +97,10 @@ def sanitized() -> Machine:
 
 def main(arguments: list[str]) -> int:
     """Run the tests on the machines that are named, or on all; returns the exit code."""
-    here = {one.name: partial(of_kind, one.name) for one in native.kinds_here()}
+    kinds = ["none", *(one.name for one in native.kinds_here())]
+    here = {name: partial(of_kind, name) for name in kinds}
     known = {**here, "sanitized": sanitized, "aarch64": aarch64.prepared, "wasm": wasm.prepared}
-    groups = {"here": [*here], "older": [*here][:-1], **{name: [name] for name in known}}
+    groups = {"here": kinds, "older": kinds[:-1], **{name: [name] for name in known}}
     chosen = [groups[word] for word in arguments if word in groups] or [[*known]]
     rest = [word for word in arguments if word not in groups]
     failed = []
