@@ -2,8 +2,8 @@
 #include "packed_gemm.h"
 
 /* Bytes of panels that the second cache of most processors holds, and rows of a group of threads that
-   reads them all. Rows as the loops around divide them: half of what a thread read had been written
-   by another core, 25 of 165 us of a step of an LSTM of 64x256 on two cores. */
+   reads them all. The loops around divide rows, too: else half of what a thread reads was written by
+   another core, and 40 steps of an LSTM of 64x256 took 7.1 ms on two cores of a Xeon, not 6.4. */
 enum { NEAR = 1 << 20, GROUP = 24 };
 
 /* how many groups, of as many threads each, take rows of their own; their tiles differ by 1 in 16 */
